@@ -74,6 +74,7 @@ use clap::{Parser, Subcommand};
         rgpu cluster up\n  \
         rgpu run --broker http://broker:7080 --gpus 1 --share 25% -- ./vector_add\n  \
         rgpu check -- ./vector_add\n  \
+        rgpu profile-kernels -- ./vector_add\n  \
         rgpu doctor ./vector_add"
 )]
 struct Arguments {
@@ -84,8 +85,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(Box<run::Arguments>),
-    Check(run::check::Arguments),
+    Check(Box<run::check::Arguments>),
     Profile(Box<run::profile::Arguments>),
+    ProfileKernels(run::profile_kernels::Arguments),
     Serve(Box<serve::Arguments>),
     Broker(Box<broker::Arguments>),
     Cluster(cluster::Arguments),
@@ -143,8 +145,9 @@ fn main() -> ExitCode {
     let command = ptxas::started_as().map_or_else(|| Arguments::parse().command, Command::Ptxas);
     let result = match command {
         Command::Run(arguments) => run::main(*arguments),
-        Command::Check(arguments) => run::check::main(arguments),
+        Command::Check(arguments) => run::check::main(*arguments),
         Command::Profile(arguments) => run::profile::main(*arguments),
+        Command::ProfileKernels(arguments) => run::profile_kernels::main(arguments),
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Broker(arguments) => broker::main(*arguments),
         Command::Cluster(arguments) => cluster::main(arguments),

@@ -63,7 +63,7 @@ pub const SOFT_DEVICES_VARIABLE: &str = "RGPU_SOFT_DEVICES";
 /// The compute capability of the software GPU inside a program.
 pub const SOFT_CAPABILITY_VARIABLE: &str = "RGPU_SOFT_CC";
 
-/// What is looked at while kernels of the software GPU inside a program run.
+/// What is looked at while kernels of a software GPU run, inside the program or at a server.
 pub const CHECK_VARIABLE: &str = "RGPU_CHECK";
 /// How many mistakes are reported at most.
 pub const CHECK_LIMIT_VARIABLE: &str = "RGPU_CHECK_LIMIT";
@@ -71,6 +71,8 @@ pub const CHECK_LIMIT_VARIABLE: &str = "RGPU_CHECK_LIMIT";
 pub const CHECK_LOG_VARIABLE: &str = "RGPU_CHECK_LOG";
 /// The file by which `rgpu check` counts the mistakes.
 pub const CHECK_TALLY_VARIABLE: &str = "RGPU_CHECK_TALLY";
+/// The folder where processes write down what their kernels did.
+pub const PROFILE_KERNELS_VARIABLE: &str = "RGPU_PROFILE_KERNELS";
 /// How long a kernel of a software GPU may run.
 pub const KERNEL_LIMIT_VARIABLE: &str = "RGPU_KERNEL_LIMIT";
 
@@ -275,7 +277,7 @@ pub fn all() -> Vec<Setting> {
         program(
             VECTORS_VARIABLE,
             &"`off`",
-            "with `RGPU_IN_PROCESS`: `first`: the software GPU runs eight threads at once where a kernel can be translated for that and the machine has libLLVM 15 or newer and AVX2; each kernel is compiled for that before its first launch. Anything else: one thread after another",
+            "with `RGPU_IN_PROCESS`: `auto`: the software GPU compiles a kernel that has taken long enough once more, in the background, for eight threads at once, and runs it so where that takes less time; `first`: it does so before a kernel's first launch, and always. The machine needs libLLVM 15 or newer and AVX2, and a kernel that cannot be translated stays as it is. Anything else: one thread after another",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(
@@ -286,7 +288,7 @@ pub fn all() -> Vec<Setting> {
         program(
             CHECK_VARIABLE,
             &"",
-            "with `RGPU_IN_PROCESS`: what is looked at while kernels run, with commas between: `memcheck`, `initcheck`, `racecheck`, `synccheck`, `leaks`; `rgpu check` sets it",
+            "what is looked at while kernels of a software GPU run, inside the program or at a server, with commas between: `memcheck`, `initcheck`, `racecheck`, `synccheck`, `leaks`; `rgpu check` sets it",
         ),
         program(CHECK_LIMIT_VARIABLE, &"all", "with `RGPU_CHECK`: how many mistakes are reported at most"),
         program(
@@ -297,7 +299,12 @@ pub fn all() -> Vec<Setting> {
         program(
             CHECK_TALLY_VARIABLE,
             &"",
-            "with `RGPU_CHECK`: a file to which a letter is added for each mistake, by which `rgpu check` counts them; the program says nothing of their number then",
+            "with `RGPU_CHECK`: a file to which a line is added for each mistake, by which `rgpu check` counts them; the program says nothing of their number then",
+        ),
+        program(
+            PROFILE_KERNELS_VARIABLE,
+            &"",
+            "with `RGPU_IN_PROCESS`: a folder to which each process adds a file, when it ends, with what its kernels did; `rgpu profile-kernels` sets it",
         ),
         program(
             KERNEL_LIMIT_VARIABLE,
@@ -410,6 +417,12 @@ pub fn all() -> Vec<Setting> {
             &"",
             "where a shell that the end-to-end tests start writes its standard error; they set it themselves",
         ),
+        tests(
+            "RGPU_TEST_DRIVER",
+            &"",
+            "a driver's library, such as `libcuda.so.1`: opcode tests, random kernels and the NVIDIA device's cases run on its GPU (docs/gpu-check.md)",
+        ),
+        tests("RGPU_TEST_CASE", &"", "the case that a process of these tests is for; they set it themselves"),
         tests("RGPU_WRITE_DOCS", &"", "anything: write pages like this one instead of comparing them"),
         tests("RGPU_FUZZ_ROUNDS", &3000, "how many random instructions the opcode tests try"),
         tests("RGPU_PROGRAMS", &150, "how many random kernels they run"),
@@ -417,7 +430,7 @@ pub fn all() -> Vec<Setting> {
         tests(
             "RGPU_FUZZ_COUNT",
             &1_000_000,
-            "how many launches `cargo xtask fuzz-kernels` executes; it sets these itself",
+            "how many launches `cargo xtask fuzz-kernels` executes, and how many kernels `cargo xtask kernels` compares; they set these themselves",
         ),
         tests("RGPU_FUZZ_EACH", &100, "how many of them are of one kernel"),
         tests("RGPU_FUZZ_SEED", &1_000_000, "the seed of the first kernel"),

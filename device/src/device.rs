@@ -341,8 +341,18 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// The program's memory changes; see [`MemoryNote`]. Where something is freed at once, this waits for the work before.
-    fn note_memory(&self, _note: MemoryNote) {}
+    /// The program's memory changes; see [`MemoryNote`]. `done` is called when the device has taken note: where something is freed
+    /// at once, and at the program's end, when the work before is finished.
+    fn note_memory(&self, _note: MemoryNote, done: Done) {
+        done(Ok(()));
+    }
+
+    /// [`Device::note_memory`], waiting for it. Prefer it, as with [`Device::synchronize_blocking`].
+    fn note_memory_blocking(&self, note: MemoryNote) -> Result<()> {
+        let (send, receive) = std::sync::mpsc::sync_channel(1);
+        self.note_memory(note, Box::new(move |result| drop(send.send(result))));
+        receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)))
+    }
 
     /// What was counted.
     fn counters(&self) -> Counters;

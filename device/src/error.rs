@@ -116,6 +116,7 @@ codes! {
     StreamCaptureWrongThread = 908,
     Timeout = 909,
     GraphExecUpdateFailure = 910,
+    InvalidClusterSize = 912,
     Unknown = 999,
 }
 

@@ -1,6 +1,6 @@
 //! The application's side of a device.
 
-use crate::Result;
+use crate::{Finding, Result};
 
 /// What a device asks of the application's side.
 pub trait Host: Send + Sync {
@@ -15,6 +15,10 @@ pub trait Host: Send + Sync {
     /// A stream has reached the host function `id`. The stream goes on when
     /// [`crate::Device::host_func_done`] is called with it. Must not block.
     fn host_func(&self, id: u64);
+
+    /// What a device that looks at kernels has found ([`crate::Check`]). Called before the completion of the kernel is reported. The
+    /// text may have come from kernels.
+    fn found(&self, _finding: Finding<'_>) {}
 
     /// Machine code that [`Host::keep_code`] was given under this name, perhaps by an earlier process. Nobody but this user, or this
     /// tenant of a server, can have put it there. `None` where there is none, or where nothing is kept.

@@ -45,6 +45,24 @@ pub struct ParamInfo {
     pub size: u32,
 }
 
+/// What a kernel says of the clusters of blocks that it is launched in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClusterInfo {
+    /// Blocks of a cluster in x, y, z, where it prescribes them (`.reqnctapercluster`); sides that it leaves out are 0 or 1. Or zeros.
+    pub required: [u32; 3],
+    /// Whether a launch has to say how large clusters are (`.explicitcluster`, and nothing else).
+    pub must_be_set: bool,
+    /// The most blocks that a cluster may have (`.maxclusterrank`), or 0.
+    pub most: u32,
+}
+
+impl ClusterInfo {
+    /// The clusters that it prescribes, with every side.
+    pub fn prescribed(&self) -> Option<[u32; 3]> {
+        (self.required != [0; 3]).then(|| self.required.map(|side| side.max(1)))
+    }
+}
+
 /// A kernel, as `cuFuncGetAttribute` and a launch need it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FunctionInfo {
@@ -68,6 +86,8 @@ pub struct FunctionInfo {
     pub binary_version: u32,
     /// `.reqntid`, or zeros.
     pub required_block: [u32; 3],
+    /// What it says of clusters of blocks.
+    pub cluster: ClusterInfo,
     /// Why the device cannot execute it, where it cannot. The other kernels of its module can be launched all the same.
     pub refusal: Option<Error>,
 }

@@ -1,6 +1,6 @@
 //! Launches, and the rules by which one is possible.
 
-use crate::{Code, DeviceInfo, Error, FunctionInfo, Handle, Result, attribute};
+use crate::{ClusterInfo, Code, DeviceInfo, Error, FunctionInfo, Handle, Result, attribute};
 
 /// One kernel launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Launch<'a> {
     pub shared_bytes: u32,
     /// Whether all blocks must be able to wait for each other.
     pub cooperative: bool,
+    /// Blocks of a cluster in x, y, z; zeros where the launch says nothing of clusters.
+    pub cluster: [u32; 3],
     /// The parameters laid out as [`FunctionInfo::params`] says.
     pub params: &'a [u8],
 }
@@ -39,7 +41,8 @@ impl PreparedLaunch {
         let [gx, gy, gz] = launch.grid;
         let [bx, by, bz] = launch.block;
         let cooperative = u32::from(launch.cooperative);
-        let words = [launch.function, gx, gy, gz, bx, by, bz, launch.shared_bytes, cooperative];
+        let [cx, cy, cz] = launch.cluster;
+        let words = [launch.function, gx, gy, gz, bx, by, bz, launch.shared_bytes, cooperative, cx, cy, cz];
         for (place, word) in form[16..].chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -61,6 +64,7 @@ impl PreparedLaunch {
             block: [word(32), word(36), word(40)],
             shared_bytes: word(44),
             cooperative: word(48) != 0,
+            cluster: [word(52), word(56), word(60)],
             params,
         }
     }
@@ -87,7 +91,14 @@ pub struct LaunchLimits {
     pub shared_per_block_optin: u32,
     /// How many multiprocessors the device has.
     pub multiprocessors: u32,
+    /// Whether it has clusters of more than one block.
+    pub clusters: bool,
 }
+
+/// The most blocks of a cluster on every device that has clusters.
+pub const PORTABLE_CLUSTER: u32 = 8;
+/// The most blocks of a cluster on any device; more than [`PORTABLE_CLUSTER`] where the program allows it.
+pub const MAX_CLUSTER: u32 = 16;
 
 impl LaunchLimits {
     /// From the device's attributes; one that it does not tell limits nothing.
@@ -113,6 +124,7 @@ impl LaunchLimits {
             shared_per_block,
             shared_per_block_optin: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, shared_per_block),
             multiprocessors: get(attribute::MULTIPROCESSOR_COUNT, 1),
+            clusters: info.attribute(attribute::CLUSTER_LAUNCH) > 0,
         }
     }
 
@@ -120,11 +132,12 @@ impl LaunchLimits {
     /// kernel takes, from the first one on. (What lies behind them means nothing.)
     ///
     /// # Errors
-    /// Those of [`FunctionInfo::check_executable`], [`LaunchLimits::check_shape`], [`LaunchLimits::check_shared`] and
-    /// [`check_params`], in this order.
+    /// Those of [`FunctionInfo::check_executable`], [`LaunchLimits::check_shape`], [`LaunchLimits::check_cluster`],
+    /// [`LaunchLimits::check_shared`] and [`check_params`], in this order.
     pub fn check(&self, function: &FunctionInfo, launch: &Launch<'_>) -> Result<usize> {
         function.check_executable()?;
         self.check_shape(function, launch.grid, launch.block)?;
+        self.check_cluster(function, launch.grid, launch.cluster, MAX_CLUSTER)?;
         self.check_shared(function, launch.shared_bytes)?;
         check_params(function, launch.params.len())
     }
@@ -178,6 +191,75 @@ impl LaunchLimits {
         };
         let name = &function.name;
         Error::new(code, format!("{name} cannot be launched with grid {grid:?}, block {block:?}: {why}"))
+    }
+
+    /// Checks what a launch says of clusters (zeros where it says nothing), which may have so many blocks at most, against the grid
+    /// and what the kernel says. The blocks of a cluster in x, y, z; none where there are no clusters.
+    ///
+    /// # Errors
+    /// [`Code::InvalidClusterSize`] where they have too many blocks, do not divide the grid, or are not what the kernel prescribes;
+    /// [`Code::NotSupported`] where the device has none of more than one block.
+    #[inline]
+    pub fn check_cluster(
+        &self,
+        function: &FunctionInfo,
+        grid: [u32; 3],
+        cluster: [u32; 3],
+        most: u32,
+    ) -> Result<Option<[u32; 3]>> {
+        if cluster == [0; 3] && function.cluster == ClusterInfo::default() {
+            return Ok(None);
+        }
+        self.check_clusters(function, grid, cluster, most)
+    }
+
+    #[cold]
+    fn check_clusters(
+        &self,
+        function: &FunctionInfo,
+        grid: [u32; 3],
+        cluster: [u32; 3],
+        most: u32,
+    ) -> Result<Option<[u32; 3]>> {
+        let (name, prescribed) = (&function.name, function.cluster.prescribed());
+        let refused = |why: String| {
+            let text =
+                format!("{name} cannot be launched with grid {grid:?} in clusters of {cluster:?}: {why}");
+            Err(Error::new(Code::InvalidClusterSize, text))
+        };
+        let sides = match (cluster, prescribed) {
+            ([0, 0, 0], None) if function.cluster.must_be_set => {
+                return refused("the launch has to say how large clusters are".to_owned());
+            }
+            ([0, 0, 0], None) => return Ok(None),
+            ([0, 0, 0], Some(own)) => own,
+            (given, Some(own)) if given != own => {
+                return refused(format!("the kernel prescribes clusters of {own:?}"));
+            }
+            (given, _) => given,
+        };
+        let blocks = sides.iter().fold(1u64, |n, side| n.saturating_mul(u64::from(*side)));
+        let most = match function.cluster.most {
+            0 => most,
+            own => most.min(own),
+        };
+        if blocks == 0 {
+            return refused("there is a 0".to_owned());
+        }
+        if blocks > 1 && !self.clusters {
+            let text = format!(
+                "{name} cannot be launched in clusters of {sides:?}: the device has none of more than one block (compute \
+                 capability 9.0 has)"
+            );
+            return Err(Error::new(Code::NotSupported, text));
+        }
+        if blocks > u64::from(most) {
+            return refused(format!("{blocks} blocks are too many, {most} are possible"));
+        }
+        if (0..3).any(|i| !grid[i].is_multiple_of(sides[i])) {
+            return refused(format!("clusters of {sides:?} do not divide it"));
+        }
+        Ok(Some(sides))
     }
 
     /// Checks a block's shared memory, static and dynamic, against the most that the device can give.
@@ -253,6 +335,7 @@ mod tests {
             block: [4, 5, u32::MAX],
             shared_bytes: 9,
             cooperative: true,
+            cluster: [10, 11, 12],
             params: &[1, 2],
         };
         assert_eq!(PreparedLaunch::plain(&launch).with(&[3]), Launch { params: &[3], ..launch });
@@ -276,6 +359,7 @@ mod tests {
             shared_per_block: 48 << 10,
             shared_per_block_optin: 99 << 10,
             multiprocessors: 2,
+            clusters: false,
         };
         assert_eq!(limits(), expected);
     }
@@ -316,6 +400,37 @@ mod tests {
         assert_eq!(limits().check_shared(&kernel, 98 << 10), Ok(()));
         assert_eq!(code(limits().check_shared(&kernel, (98 << 10) + 1)), Some(Code::InvalidValue));
         assert_eq!(code(limits().check_shared(&kernel, u32::MAX)), Some(Code::InvalidValue));
+    }
+
+    #[test]
+    fn clusters_divide_the_grid_and_are_what_the_kernel_prescribes() {
+        let limits = LaunchLimits { clusters: true, ..limits() };
+        let with = |kernel: &FunctionInfo, cluster, most| {
+            limits.check_cluster(kernel, [12, 4, 2], cluster, most).map_err(|e| e.code)
+        };
+        let wrong = Err(Code::InvalidClusterSize);
+        let plain = FunctionInfo::default();
+        assert_eq!(with(&plain, [0; 3], 8), Ok(None));
+        assert_eq!(with(&plain, [2, 2, 2], 8), Ok(Some([2, 2, 2])));
+        assert_eq!(with(&plain, [4, 4, 1], 8), wrong);
+        assert_eq!(with(&plain, [4, 4, 1], 16), Ok(Some([4, 4, 1])));
+        assert_eq!(with(&plain, [5, 1, 1], 8), wrong);
+        assert_eq!(with(&plain, [2, 0, 1], 8), wrong);
+        assert_eq!(with(&plain, [u32::MAX; 3], u32::MAX), wrong);
+        let cluster = ClusterInfo { required: [3, 2, 0], ..ClusterInfo::default() };
+        let own = FunctionInfo { cluster, ..FunctionInfo::default() };
+        assert_eq!(with(&own, [0; 3], 8), Ok(Some([3, 2, 1])));
+        assert_eq!(with(&own, [3, 2, 1], 8), Ok(Some([3, 2, 1])));
+        assert_eq!(with(&own, [2, 2, 1], 8), wrong);
+        let cluster = ClusterInfo { must_be_set: true, most: 2, ..ClusterInfo::default() };
+        let explicit = FunctionInfo { cluster, ..FunctionInfo::default() };
+        assert_eq!(with(&explicit, [0; 3], 8), wrong);
+        assert_eq!(with(&explicit, [1, 2, 1], 8), Ok(Some([1, 2, 1])));
+        assert_eq!(with(&explicit, [2, 2, 1], 8), wrong);
+        let old = LaunchLimits { clusters: false, ..limits };
+        let on_old = |cluster| old.check_cluster(&plain, [12, 4, 2], cluster, 8).map_err(|e| e.code);
+        assert_eq!(on_old([1, 1, 1]), Ok(Some([1, 1, 1])));
+        assert_eq!(on_old([2, 1, 1]), Err(Code::NotSupported));
     }
 
     #[test]

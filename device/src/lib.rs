@@ -26,6 +26,7 @@
 //! `rgpu-conformance` holds devices to that.
 
 pub mod attribute;
+mod check;
 mod cursor;
 mod device;
 mod error;
@@ -41,16 +42,22 @@ mod memory;
 mod pacer;
 mod region;
 pub mod telemetry;
+pub mod tensor_map;
 pub mod texture;
 
+pub use check::{Check, Finding};
 pub use cursor::RegionCursor;
 pub use device::{Counters, Device, Target};
 pub use error::{Code, Error, Result};
 pub use error_state::ErrorState;
 pub use host::Host;
 pub use host_memory::{CopySink, HostData, HostSource, HostTarget};
-pub use info::{Attribute, DeviceInfo, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, ParamInfo};
-pub use launch::{Launch, LaunchLimits, MAX_PARAM_BYTES, PreparedLaunch, check_params};
+pub use info::{
+    Attribute, ClusterInfo, DeviceInfo, FunctionInfo, GlobalInfo, GlobalKind, ModuleInfo, ParamInfo,
+};
+pub use launch::{
+    Launch, LaunchLimits, MAX_CLUSTER, MAX_PARAM_BYTES, PORTABLE_CLUSTER, PreparedLaunch, check_params,
+};
 pub use library::LibraryCall;
 pub use limit::Limit;
 pub use mem_op::{Condition, MemOp, MemOpKind};

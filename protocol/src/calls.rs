@@ -137,6 +137,14 @@ macro_rules! for_each_call {
             52 memory_withdraw MemoryWithdraw posted plain since 7 (token: [u8; 32]) -> ();
             /// Places memory of another session of the tenant at addresses of the ordinal's range. `mem_free` releases it.
             53 memory_import MemoryImport asked plain since 7 (ordinal: u32, addr: u64, size: u64, token: [u8; 32]) -> ();
+            /// Tells a device that looks at kernels ([`FEATURE_CHECK`](crate::hello::FEATURE_CHECK)) what the program does with its
+            /// memory; see [`MemoryChanged`].
+            54 memory_changed MemoryChanged posted plain since 9 (kind: u32, base: u64, size: u64, stream: Option<u64>) -> ();
+            /// The same of what begins at `base` and is freed at once, or, with `end`, of the program's end. Answered when the work
+            /// before is over and all was told that was found in it.
+            55 memory_settled MemorySettled asked plain since 9 (base: u64, end: bool) -> ();
+            /// [`Launch`] in clusters of so many blocks in x, y, z.
+            56 launch_cluster LaunchCluster posted bulk since 9 (stream: u64, module: u64, function: u32, grid: [u32; 3], block: [u32; 3], shared_bytes: u32, cooperative: bool, cluster: [u32; 3]) -> ();
         }
     };
 }
@@ -274,6 +282,17 @@ records! {
         /// Its variables.
         globals: Vec<GlobalInfo>,
     }
+}
+
+impl MemoryChanged {
+    /// The program may use `size` bytes at `base`, which nothing has written and which it has to free.
+    pub const ALLOCATED: u32 = 0;
+    /// The program may use `size` bytes at `base`, which count as written, and which it need not free.
+    pub const WRITTEN: u32 = 1;
+    /// What begins at `base` is free when the stream has got here.
+    pub const FREED: u32 = 2;
+    /// The program has freed `base`, where nothing is allocated.
+    pub const FREED_WRONGLY: u32 = 3;
 }
 
 impl Target {

@@ -22,6 +22,8 @@ pub const MAX_BULK: usize = 1 << 20;
 pub const MAX_BODY: usize = MAX_BULK + (1 << 20);
 /// The longest error message that is sent.
 pub const MAX_MESSAGE: usize = 8 << 10;
+/// The longest text of a [`Found`]: it names kernels, whose names may be long.
+pub const MAX_FOUND: usize = 64 << 10;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +94,9 @@ pub enum Notice {
     /// What was put on a stream before a [mark](crate::calls::Mark) is over. Body: the mark's number, u64. Since minor version
     /// 4; sent to nobody who has not asked for it.
     Reached = 11,
+    /// A device that looks at kernels has found something. Body: [`Found`]. Sent before the kernel's completion is reported. Since minor
+    /// version 9, to clients that have asked for it in the hello.
+    Found = 12,
 }
 
 /// The minor version since which [`Notice::SharedWrites`] precede a [`Notice::HostFunc`].
@@ -115,6 +120,7 @@ impl TryFrom<u16> for Notice {
             9 => Self::Trace,
             10 => Self::CreditRecall,
             11 => Self::Reached,
+            12 => Self::Found,
             _ => return Err(DecodeError::Unknown { what: "notice", value: value.into() }),
         })
     }
@@ -157,6 +163,15 @@ records! {
         ordinal: u32,
         /// How much, in bytes; the client returns that or all that it has not spent, whichever is less.
         bytes: u64,
+    }
+    /// What was found in looking at kernels.
+    Found {
+        /// [`Found::MISTAKE`], [`Found::UNREPORTED`] or [`Found::REMARK`].
+        kind: u8,
+        /// How many mistakes it stands for.
+        count: u64,
+        /// What it is, in lines for people; at most [`MAX_FOUND`] bytes.
+        text: String,
     }
     /// The device needs the host's bytes of mirrored memory.
     FetchRequest {
@@ -270,6 +285,20 @@ impl CreditRecall {
     pub const SINCE: u16 = 2;
 }
 
+impl Found {
+    /// A mistake, told in words.
+    pub const MISTAKE: u8 = 0;
+    /// Mistakes beyond the limit that the client has set, of which no more is told.
+    pub const UNREPORTED: u8 = 1;
+    /// A line that tells of no mistake by itself.
+    pub const REMARK: u8 = 2;
+
+    /// Something found, whose text is cut to [`MAX_FOUND`].
+    pub fn new(kind: u8, count: u64, text: &str) -> Self {
+        Self { kind, count, text: text[..text.floor_char_boundary(MAX_FOUND)].to_owned() }
+    }
+}
+
 impl Traced {
     /// The server has executed a call, or handed it to the device.
     pub const DISPATCHED: u8 = 0;
@@ -282,10 +311,7 @@ impl Traced {
 impl Failure {
     /// A failure whose message is cut to [`MAX_MESSAGE`].
     pub fn new(code: u32, ordinal: u32, message: &str) -> Self {
-        let mut end = message.len().min(MAX_MESSAGE);
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = message.floor_char_boundary(MAX_MESSAGE);
         Self { code, ordinal, message: message[..end].to_owned() }
     }
 }

@@ -22,7 +22,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RGPU");
 /// The protocol's major version: both sides must have the same.
 pub const MAJOR: u16 = 1;
 /// The protocol's minor version: the smaller of both sides' is spoken.
-pub const MINOR: u16 = 8;
+pub const MINOR: u16 = 9;
 /// The client wants to know when its calls are executed: see [`Notice::Trace`](crate::frame::Notice::Trace).
 pub const FEATURE_TRACE: u64 = 2;
 /// The session only looks: what the devices are, and what is measured of them. It gets no addresses and no memory, and
@@ -38,10 +38,13 @@ pub const FEATURE_LINK: u64 = 32;
 /// files. In the answer: the server passes one more of them, behind those of the devices: the shared range's, at offset 0 its
 /// first byte; and it allows memory of kind 1 there (see [`MemAlloc`](crate::calls::MemAlloc)). Since minor version 7.
 pub const FEATURE_ONE_MEMORY: u64 = 128;
+/// In a hello: the client wants kernels to be looked at, as [`HelloMore::check`] says. In the answer: the server does so. A client
+/// goes without it where an answer does not have it. Since minor version 9.
+pub const FEATURE_CHECK: u64 = 256;
 /// The feature bits that no transport may have: those above, and 1, which earlier releases' shared memory had. Each
 /// transport's own bit stands with its [connector](crate::transport::Connector::feature).
 pub const OTHER_FEATURES: u64 =
-    1 | FEATURE_TRACE | FEATURE_OBSERVE | FEATURE_PEERS | FEATURE_LINK | FEATURE_ONE_MEMORY;
+    1 | FEATURE_TRACE | FEATURE_OBSERVE | FEATURE_PEERS | FEATURE_LINK | FEATURE_ONE_MEMORY | FEATURE_CHECK;
 /// Bytes of the part that no version changes.
 pub const PREFIX_BYTES: usize = 12;
 /// The longest hello that is accepted, without the prefix.
@@ -198,6 +201,16 @@ records! {
     }
 }
 
+records! {
+    /// What kernels are to be looked at for, with [`FEATURE_CHECK`].
+    HelloCheck {
+        /// The tools: 1 memory, 2 what was never written, 4 races, 8 barriers, 16 memory that is left at the end.
+        tools: u32,
+        /// How many mistakes are to be told in words at most; of the others only how many there are.
+        limit: u64,
+    }
+}
+
 /// What follows a hello, since minor version 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HelloMore {
@@ -205,6 +218,8 @@ pub struct HelloMore {
     pub offer: Vec<u8>,
     /// Since minor version 2.
     pub seat: HelloSeat,
+    /// Since minor version 9.
+    pub check: HelloCheck,
 }
 
 impl Wire for HelloMore {
@@ -213,12 +228,14 @@ impl Wire for HelloMore {
     fn encode(&self, out: &mut Vec<u8>) {
         self.offer.encode(out);
         self.seat.encode(out);
+        self.check.encode(out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self> {
         let offer = Wire::decode(reader)?;
         let seat = if reader.left() == 0 { HelloSeat::default() } else { Wire::decode(reader)? };
-        Ok(Self { offer, seat })
+        let check = if reader.left() == 0 { HelloCheck::default() } else { Wire::decode(reader)? };
+        Ok(Self { offer, seat, check })
     }
 }
 
@@ -330,13 +347,15 @@ mod tests {
         }
 
         #[test]
-        fn what_follows_a_hello_comes_back(offer: Vec<u8>, index: u32, of: u32) {
-            let more = HelloMore { offer, seat: HelloSeat { index, of } };
+        fn what_follows_a_hello_comes_back(offer: Vec<u8>, index: u32, of: u32, tools: u32, limit: u64) {
+            let more = HelloMore { offer, seat: HelloSeat { index, of }, check: HelloCheck { tools, limit } };
             let sent = message(&(Hello::default(), more.clone()));
             let body = &sent[PREFIX_BYTES..];
             prop_assert_eq!(Hello::parse_with_more(body).unwrap().1, more.clone());
-            // Minor version 1 ends before the seat.
-            let (_, earlier) = Hello::parse_with_more(&body[..body.len() - 8]).unwrap();
+            // Minor version 2 ends before what is looked for, and 1 before the seat.
+            let (_, earlier) = Hello::parse_with_more(&body[..body.len() - 12]).unwrap();
+            prop_assert_eq!(&earlier, &HelloMore { check: HelloCheck::default(), ..more.clone() });
+            let (_, earlier) = Hello::parse_with_more(&body[..body.len() - 20]).unwrap();
             prop_assert_eq!(earlier, HelloMore { offer: more.offer, ..HelloMore::default() });
         }
 

@@ -20,12 +20,12 @@ use crate::pacer::LedgerPacer;
 use crate::peer::Channel;
 use crate::session::{Session, initial_credit};
 use crate::store::Store;
-use rgpu_device::{AddressPlan, Code, Device, DeviceInfo, Host, Pacer, Range, Seat, attribute};
+use rgpu_device::{AddressPlan, Check, Code, Device, DeviceInfo, Host, Pacer, Range, Seat, attribute};
 use rgpu_nvidia::{self as nvidia, NvidiaDevice};
 use rgpu_protocol::calls::{Call, MemOps};
 use rgpu_protocol::hello::{
-    self, FEATURE_OBSERVE, FEATURE_ONE_MEMORY, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloAnswer, HelloSeat,
-    MAJOR, Status,
+    self, FEATURE_CHECK, FEATURE_OBSERVE, FEATURE_ONE_MEMORY, FEATURE_PEERS, FEATURE_TRACE, Hello,
+    HelloAnswer, HelloCheck, HelloSeat, MAJOR, Status,
 };
 use rgpu_protocol::sys::SignalSet;
 use rgpu_protocol::transport::pass::MAX_PASSED;
@@ -68,6 +68,7 @@ pub(crate) fn software_config(spec: &DeviceSpec) -> rgpu_softgpu::Config {
         compute_capability: spec.compute_capability,
         identity: spec.identity,
         own_process: true,
+        check: spec.check,
         // The daemon has looked at it when it was started.
         kernel_limit: rgpu_control::settings::kernel_limit().unwrap_or_default(),
         #[cfg(feature = "libraries")]
@@ -170,7 +171,8 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
     let ledger = Arc::new(Ledger::join(ledger, orders.slot as usize)?);
     let connection = Connection::accept(stream, connectors, &orders);
     let peers = if orders.peers.is_some() { FEATURE_PEERS } else { 0 };
-    let mut features = connection.feature | peers | (orders.hello.features & FEATURE_OBSERVE);
+    let asked_for = orders.hello.features & (FEATURE_OBSERVE | FEATURE_CHECK);
+    let mut features = connection.feature | peers | asked_for;
     let mut session = begin_session(&connection, &mut orders, store, others)?;
     let slot = orders.slot as usize;
     let stats = ledger.slot(slot);
@@ -181,6 +183,15 @@ fn serve_one(open: OpenDevice, connectors: Connectors) -> io::Result<()> {
         let _ = say(&*connection.hello, &HelloAnswer::refused(Status::Unavailable, text));
         Ok(())
     };
+    if orders.hello.features & FEATURE_CHECK != 0 {
+        match check(&orders.check) {
+            Some(check) => orders.device.check = Some(check),
+            None => {
+                let text = "it is of an older release of rgpu, which knows fewer tools of `rgpu check`";
+                return refuse("the application asks for tools that are not known".into(), text.into());
+            }
+        }
+    }
     let (device, plan) = match open_device(open, &session, &ledger, &connection, &orders) {
         Ok(opened) => opened,
         Err(e) => return refuse(format!("the device could not be opened: {}", e.message), e.message),
@@ -297,8 +308,19 @@ fn open_device(
         let pacer = LedgerPacer::of(ledger, orders.slot as usize, orders.ceiling);
         open(spec, session.host(), pacer)?
     };
+    if spec.check.is_some() && !device.wants_memory_notes() {
+        let text = "its GPU cannot look at what kernels do, which only software GPUs do (`rgpu serve --device software`): use a server \
+                    with one, or `rgpu check --in-process`";
+        return Err(rgpu_device::Error::new(Code::NotSupported, text));
+    }
     let plan = agree(&*connection.hello, &*device, &orders.hello, &orders.seat)?;
     Ok((device, plan))
+}
+
+/// What kernels are looked at for; `None` where it is not known.
+fn check(asked: &HelloCheck) -> Option<Check> {
+    let limit = (asked.limit < u64::MAX).then_some(asked.limit);
+    Check::of_bits(asked.tools).map(|check| Check { limit, ..check })
 }
 
 /// Attributes of what a client of an older minor version than this has no calls for.

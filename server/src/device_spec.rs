@@ -81,6 +81,8 @@ pub struct DeviceSpec {
     pub allow_host_pointers: bool,
     /// What tells this server's software GPUs apart from other servers'; 0 for none.
     pub identity: u64,
+    /// What kernels are looked at for, where the application asks for that.
+    pub check: Option<rgpu_device::Check>,
 }
 
 impl DeviceSpec {
@@ -123,6 +125,7 @@ impl Default for DeviceSpec {
             visible: Vec::new(),
             allow_host_pointers: false,
             identity: 0,
+            check: None,
         }
     }
 }

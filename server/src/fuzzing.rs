@@ -5,7 +5,7 @@ use crate::confine::Limits;
 use crate::handshake::{Ask, Tell};
 use crate::orders::{Begin, Orders};
 use crate::peer::Identity;
-use rgpu_protocol::hello::{Hello, HelloExtras, HelloSeat};
+use rgpu_protocol::hello::{Hello, HelloCheck, HelloExtras, HelloSeat};
 use rgpu_protocol::wire::{Wire, from_bytes, to_bytes};
 
 /// What the daemon has written for a process.
@@ -65,6 +65,7 @@ pub fn beginnings() -> Vec<Vec<u8>> {
         offer: vec![1; 40],
         minor: 2,
         seat: HelloSeat { index: 0, of: 1 },
+        check: HelloCheck { tools: 3, limit: 4 },
         desk: true,
         extras: HelloExtras { keeps_images: true, images: vec![17, 18] },
         environment: vec![("A".into(), "b".into())],

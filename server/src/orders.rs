@@ -5,7 +5,7 @@ use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::handshake::Handshake;
 use crate::inventory::{path_bytes, path_from};
 use crate::peer::Identity;
-use rgpu_protocol::hello::{Hello, HelloExtras, HelloSeat};
+use rgpu_protocol::hello::{Hello, HelloCheck, HelloExtras, HelloSeat};
 use rgpu_protocol::sys;
 use rgpu_protocol::wire::{DecodeError, Reader, Wire, from_bytes, to_bytes};
 use std::ffi::{OsStr, OsString};
@@ -98,6 +98,8 @@ pub(crate) struct Orders {
     pub minor: u16,
     /// Which of the application's servers this is.
     pub seat: HelloSeat,
+    /// What kernels are looked at for, if the hello's features say that they are.
+    pub check: HelloCheck,
     /// Whether there is a desk where to ask for what the tenant has.
     pub desk: bool,
     /// Whether there is a store of images, and which.
@@ -137,6 +139,7 @@ impl Orders {
         self.offer.encode(&mut out);
         self.minor.encode(&mut out);
         self.seat.encode(&mut out);
+        self.check.encode(&mut out);
         self.desk.encode(&mut out);
         self.extras.encode(&mut out);
         let variables = self.environment.iter();
@@ -203,6 +206,7 @@ impl Orders {
         let offer = Wire::decode(&mut r)?;
         let minor = Wire::decode(&mut r)?;
         let seat = Wire::decode(&mut r)?;
+        let check = Wire::decode(&mut r)?;
         let desk = Wire::decode(&mut r)?;
         let extras = Wire::decode(&mut r)?;
         let environment: Vec<(Vec<u8>, Vec<u8>)> = Wire::decode(&mut r)?;
@@ -223,6 +227,7 @@ impl Orders {
             offer,
             minor,
             seat,
+            check,
             desk,
             extras,
             environment,
@@ -282,6 +287,7 @@ mod tests {
             offer: vec![15],
             minor: 2,
             seat: HelloSeat { index: 19, of: 21 },
+            check: HelloCheck { tools: 27, limit: 33 },
             desk: true,
             extras: HelloExtras { keeps_images: true, images: vec![17] },
             peers: Some(Identity::random()),

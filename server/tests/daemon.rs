@@ -227,6 +227,7 @@ fn launch(params: &[u8]) -> Launch<'_> {
         block: [1; 3],
         shared_bytes: 0,
         cooperative: false,
+        cluster: [0; 3],
         params,
     }
 }

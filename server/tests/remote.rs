@@ -6,8 +6,8 @@ mod proxy;
 use mock::MockDevice;
 use proxy::Proxy;
 use rgpu_device::{
-    Code, CopySink, Device, Error, FIRST_STREAM, Host, HostData, HostSource, HostTarget, Launch, MemoryKind,
-    Region, Result, Target,
+    Check, Code, CopySink, Device, Error, FIRST_STREAM, Host, HostData, HostSource, HostTarget, Launch,
+    MemoryKind, Region, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, Header, Kind, MAX_BULK, Notice};
@@ -128,6 +128,7 @@ fn launch(stream: u64, params: &[u8]) -> Launch<'_> {
         block: [1; 3],
         shared_bytes: 0,
         cooperative: false,
+        cluster: [0; 3],
         params,
     }
 }
@@ -693,6 +694,18 @@ fn launches_do_not_wait_for_a_stream_that_may_wait_for_the_program() {
     s.device.release();
     s.remote.synchronize_blocking(Target::Device(0)).unwrap();
     assert_eq!(s.device.launches(), 3 * STREAM_CALLS);
+}
+
+#[test]
+fn an_older_server_looks_at_no_kernels() {
+    let (send, _receive) = mpsc::channel();
+    let (address, server) = serve(1 << 30, 8, send);
+    let check = Check::of_tools("memcheck");
+    let options = ConnectOptions { check, ..ConnectOptions::default() };
+    let refused = Remote::connect(&address, options, Arc::new(TestHost::default())).err().unwrap();
+    assert_eq!(refused.code, Code::SystemNotReady);
+    assert!(refused.message.contains("is of an older release of rgpu"), "{}", refused.message);
+    assert_eq!(server.join().unwrap(), End::Closed);
 }
 
 #[test]

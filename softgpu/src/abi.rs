@@ -12,10 +12,12 @@
 //! All memory that a kernel may touch lies in one reserved range, the *arena*. A generic or global access
 //! is confined to it by one comparison; an address outside it is replaced by [`FAULT_ADDRESS`], so that it
 //! faults like a hole in the arena does; the executor's fault handler ends the kernel. Accesses to shared
-//! memory add a 32-bit offset to [`Block::shared_base`], which is followed by 4 GiB of inaccessible
-//! addresses. A local address is a generic address. Kernel parameters lie in the arena.
+//! memory add a 32-bit offset to [`Block::shared_base`], or, where a kernel can reach that of other blocks of its cluster, to
+//! [`Place::shared_base`]. Behind either there are 4 GiB in which nothing is accessible but the shared memory of that cluster. A local address is a generic address. Kernel parameters lie in the arena.
 
+pub mod counted;
 pub mod device_runtime;
+pub mod tensor;
 pub mod texture;
 
 /// Accesses outside the arena are redirected here; never mapped.
@@ -62,7 +64,8 @@ pub struct Thread {
     pub fuel: i32,
     /// The last error that CUDA's device runtime told the thread, a `cudaError_t`. Only the executor uses it.
     pub error: u32,
-    /// Operands and results of the cut (see [`CutKind`]), or of an operation on textures (see [`texture`]).
+    /// Operands and results of the cut (see [`CutKind`]), or of an operation on textures (see [`texture`]) or of a
+    /// bulk copy (see [`tensor`]).
     pub op: [u64; 6],
     /// First address of the thread's local memory (16-byte aligned), [`Kernel::local_bytes`] plus the
     /// device's stack limit long.
@@ -105,10 +108,70 @@ pub struct Block {
     /// high and the latter as the low half of the address of a cooperative launch's grid workspace, whose
     /// second 32-bit word is the grid barrier; so this is that address with its halves swapped. 0 otherwise.
     pub envreg: u64,
+    /// Where the block stands in its cluster.
+    pub cluster: Place,
     /// The thread that is running, for messages.
     pub cursor: *mut Thread,
     /// The executor's own data, for helpers.
     pub executor: *mut std::ffi::c_void,
+    /// How all threads have stopped that code for vectors has run, as [`Thread::stop`] says it, if they have stopped alike; else
+    /// [`APART`]. Only kernels with cuts write it.
+    pub together: u32,
+}
+
+/// [`Block::together`]: threads have stopped in several ways, or have not all run as vectors.
+pub const APART: u32 = STOP_TRAP - 1;
+
+/// The shared memory of a cluster's blocks lies in one row, that of the block of rank `n` so many bytes times `n` from its
+/// beginning: so an address of 32 bits says which block's memory it is in (see [`Place`]).
+pub const CLUSTER_STRIDE: u32 = 1 << CLUSTER_SHIFT;
+/// The power of two that [`CLUSTER_STRIDE`] is.
+pub const CLUSTER_SHIFT: u32 = 24;
+
+/// Where a block stands in its cluster. A launch without clusters is one in clusters of one block.
+///
+/// Kernels that can make addresses of other blocks' shared memory (`mapa`) reach all shared memory by its offset from
+/// [`Place::shared_base`]: their shared variables lie at [`Place::shared_offset`] and so on. In all others, these lie at 0 and so
+/// on from [`Block::shared_base`].
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Place {
+    /// Index of the cluster in the grid (`%clusterid`).
+    pub id: [u32; 3],
+    /// Clusters of the grid in x, y, z (`%nclusterid`).
+    pub count: [u32; 3],
+    /// Index of the block in the cluster (`%cluster_ctaid`).
+    pub ctaid: [u32; 3],
+    /// Blocks of the cluster in x, y, z (`%cluster_nctaid`).
+    pub nctaid: [u32; 3],
+    /// The block's number in the cluster (`%cluster_ctarank`).
+    pub rank: u32,
+    /// How many blocks the cluster has (`%cluster_nctarank`).
+    pub blocks: u32,
+    /// 1 where clusters were asked for (`%is_explicit_cluster`), else 0.
+    pub explicit: u32,
+    /// Where the block's own shared memory lies in that of the cluster: [`CLUSTER_STRIDE`] times the rank.
+    pub shared_offset: u32,
+    /// Address of the cluster's shared memory: that of the block of rank 0.
+    pub shared_base: u64,
+}
+
+impl Place {
+    /// That of a block without a cluster.
+    pub fn alone(ctaid: [u32; 3], nctaid: [u32; 3], shared_base: u64) -> Self {
+        let (ones, zeros) = ([1; 3], [0; 3]);
+        Self {
+            id: ctaid,
+            count: nctaid,
+            ctaid: zeros,
+            nctaid: ones,
+            rank: 0,
+            blocks: 1,
+            explicit: 0,
+            shared_offset: 0,
+            shared_base,
+        }
+    }
 }
 
 /// [`Thread::stop`]: the thread has ended.
@@ -132,6 +195,8 @@ pub const TRAP_BAD_CALL: u32 = STOP_TRAP + 3;
 pub const TRAP_MISALIGNED: u32 = STOP_TRAP + 4;
 /// An address that a helper found to be invalid.
 pub const TRAP_ADDRESS: u32 = STOP_TRAP + 5;
+/// No tensor map, or one that does not fit the instruction.
+pub const TRAP_TENSOR_MAP: u32 = STOP_TRAP + 6;
 
 /// What the helper `vprintf` returns where format, arguments or a string lie in no memory of the device. The thread traps
 /// with [`TRAP_ADDRESS`] then, as a GPU does.
@@ -204,9 +269,17 @@ pub enum CutKind {
     Elect,
     /// Nothing but letting other threads, warps, blocks and kernels run.
     Yield,
+    /// `barrier.cluster.arrive`: the thread does not wait.
+    ClusterArrive,
+    /// `barrier.cluster.wait`: until all threads of the cluster have arrived that have not ended.
+    ClusterWait,
     /// `mma`/`wmma.mma`: an operation on matrix fragments that all lanes of a warp hold. `index`
     /// chooses from [`Kernel::matrix_ops`]; fragments lie in `state` where that says.
     Matrix(u16),
+    /// `wgmma.mma_async`: an operation that four warps carry out together, on fragments that their lanes hold and matrices in
+    /// shared memory. The number chooses from [`Kernel::group_ops`]; fragments lie in `state` where that says. `op[0]` and
+    /// `op[1]` describe the matrices, and `op[2]` says whether the product is added to what is there.
+    Group(u16),
 }
 
 /// A place where threads stop.
@@ -223,16 +296,81 @@ pub struct Cut {
 /// An operation on matrix fragments: called with the 32 threads' state pointers.
 pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 
+/// Threads that run at once in code for vectors of threads: a group. Its first thread's number is a multiple of this.
+pub const LANES: usize = 8;
+
+/// Where a group keeps what its threads leave at a cut, field by field: in code for vectors, this stands for the threads' own fields of
+/// the same names. The places of [`Vectors::cells`] follow, which stand for the threads' states.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Row {
+    /// [`Thread::resume`]
+    pub resume: [u32; LANES],
+    /// [`Thread::stop`]
+    pub stop: [u32; LANES],
+    /// The first of [`Thread::op`]. The others stay in the threads.
+    pub op: [[u64; LANES]; ROW_OPERANDS],
+}
+
+/// How many operands of a cut a group's row has.
+pub const ROW_OPERANDS: usize = 4;
+
+impl Row {
+    /// How many bytes behind the state of a group's first thread the group's row lies.
+    pub fn offset(state_bytes: u32) -> usize {
+        state_stride(state_bytes) * LANES
+    }
+
+    /// How many bytes a group's states, row and cells take.
+    pub fn group_bytes(state_bytes: u32) -> usize {
+        2 * Self::offset(state_bytes) + size_of::<Self>()
+    }
+}
+
+/// From the state of a thread to that of the next one of its group, in bytes.
+pub fn state_stride(state_bytes: u32) -> usize {
+    state_bytes.next_multiple_of(16) as usize
+}
+
+/// A value of the threads' states, as code for vectors keeps it: [`LANES`] times [`Cell::offset`] behind the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// Where it is in a thread's state.
+    pub offset: u32,
+    /// How many bytes it has: 1, 2, 4 or 8.
+    pub bytes: u32,
+    /// If only the first lane's value is kept: by how much it goes up from lane to lane.
+    pub step: Option<i64>,
+}
+
+/// Threads of four warps that follow each other.
+pub const GROUP: usize = 4 * WARP;
+
+/// What an operation of four warps works on.
+pub struct GroupWork<'a> {
+    /// The threads' state pointers.
+    pub states: &'a [*mut u8; GROUP],
+    /// Where the block's shared memory begins, and how many bytes of it may be accessed.
+    pub shared: (*const u8, u32),
+    /// What describes the matrices there.
+    pub descriptors: [u64; 2],
+    /// Whether the product is added to what is there.
+    pub adds: bool,
+}
+
+/// An operation of four warps; [`TRAP_ADDRESS`] where a matrix does not lie in shared memory.
+pub type GroupFn = Box<dyn Fn(&GroupWork<'_>) -> Result<(), u32> + Send + Sync>;
+
 /// A kernel's machine code that runs several threads at once.
 pub struct Vectors {
-    /// Runs a row of threads, as [`Kernel::run`] does, but `lanes` at a time. `count` has to be a multiple of that, and each group of
-    /// `lanes` threads, counted from the first of the row, has to go on in one place, to lie in one row of the block (with one
+    /// Runs a row of threads, as [`Kernel::run`] does, but [`LANES`] at a time. `count` has to be a multiple of that, and each group of
+    /// threads has to go on in one place, to lie in one row of the block (with one
     /// `%tid.y` and `%tid.z` and consecutive `%tid.x`), and to be consecutive lanes of a warp. Their states follow each other at
-    /// [`Kernel::state_bytes`], made a multiple of 16. Where a thread traps or faults, others
-    /// of its group may have gone on.
+    /// [`state_stride`], and a [`Row`] lies behind them. Kernels with cuts leave there what other
+    /// kernels leave in the threads. Where a thread traps or faults, others of its group may have gone on.
     pub run: RunFn,
-    /// How many threads it runs at a time.
-    pub lanes: usize,
+    /// What it keeps of the states.
+    pub cells: Vec<Cell>,
     /// Keeps the machine code alive.
     pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
 }
@@ -243,8 +381,8 @@ pub struct Kernel {
     pub name: String,
     /// The machine code.
     pub run: RunFn,
-    /// The kernel for vectors of threads, where there is one.
-    pub vectors: Option<Vectors>,
+    /// The kernel for vectors of threads, as soon as there is one.
+    pub vectors: std::sync::OnceLock<Vectors>,
     /// Bytes of [`Thread::state`] per thread.
     pub state_bytes: u32,
     /// Bytes of local memory per thread that the kernel's own frame needs (calls come on top).
@@ -257,6 +395,10 @@ pub struct Kernel {
     pub cuts: Vec<Cut>,
     /// Its operations on matrix fragments.
     pub matrix_ops: Vec<MatrixFn>,
+    /// What is counted in it, where it is compiled for that.
+    pub sites: Option<counted::Sites>,
+    /// Its operations of four warps.
+    pub group_ops: Vec<GroupFn>,
     /// Keeps the machine code alive, and knows which lines it comes from.
     pub code: std::sync::Arc<dyn Origins>,
 }
@@ -268,6 +410,9 @@ pub trait Origins: Send + Sync {
 
     /// The line of the program's source that a line of the PTX text comes from, and the calls that it was inlined for, in words.
     fn source(&self, line: u32) -> Option<String>;
+
+    /// The same, one after the other: the line, and then those of the calls that it was inlined for, the innermost first.
+    fn chain(&self, line: u32) -> Vec<String>;
 }
 
 /// For machine code of which nothing is known.
@@ -278,6 +423,10 @@ impl Origins for () {
 
     fn source(&self, _line: u32) -> Option<String> {
         None
+    }
+
+    fn chain(&self, _line: u32) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -309,6 +458,13 @@ pub struct Helpers {
     /// ([`texture::TextureOp`]), with operands and results in the running thread's [`Thread::op`]. 0, or the trap that the thread
     /// ends with.
     pub texture: usize,
+    /// `fn(block: *mut Block, what: u64)`: a thread comes to a region, in kernels that are compiled to be counted
+    /// ([`counted::Event`]).
+    pub count: usize,
+    /// `fn(block: *mut Block, address: u64, operation: u64) -> u32`: a bulk copy or an operation on a tensor map
+    /// ([`tensor::TensorOp`]), with operands and results in the running thread's [`Thread::op`]. 0, or the trap that the thread
+    /// ends with.
+    pub tensor: usize,
 }
 
 /// What is looked at while kernels run.
@@ -320,17 +476,22 @@ pub struct Checks {
     pub shared: bool,
     /// Barriers and operations of warps.
     pub sync: bool,
+    /// What runs how often, and every access, to be counted.
+    pub counts: bool,
 }
 
 impl Checks {
     /// Whether accesses are looked at.
     pub fn of_accesses(self) -> bool {
-        self.memory || self.shared
+        self.memory || self.shared || self.counts
     }
 
     /// The same as a number, 0 for none.
     pub fn bits(self) -> u64 {
-        u64::from(self.memory) | u64::from(self.shared) << 1 | u64::from(self.sync) << 2
+        u64::from(self.memory)
+            | u64::from(self.shared) << 1
+            | u64::from(self.sync) << 2
+            | u64::from(self.counts) << 3
     }
 }
 
@@ -354,7 +515,7 @@ pub struct Access {
     pub kind: AccessKind,
     /// How many bytes, a power of two.
     pub size: u32,
-    /// The line of the PTX text.
+    /// The line of the PTX text; in kernels that are counted, the access's number among [`counted::Sites::accesses`].
     pub line: u32,
 }
 

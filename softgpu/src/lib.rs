@@ -9,4 +9,4 @@ pub mod compile;
 pub mod exec;
 pub mod library;
 
-pub use exec::{Check, Config, SoftGpu, describe};
+pub use exec::{Config, Profile, SoftGpu, describe};

@@ -69,6 +69,8 @@ enum Task {
     Slurm(slurm::Arguments),
     /// Executes random kernels on the software GPU, between words that no kernel may see or change (docs/containment.md)
     FuzzKernels(fuzz_kernels::Arguments),
+    /// Compares what random kernels compute in an interpreter and in both tiers of the software GPU (docs/fuzzing.md)
+    Kernels(fuzz_kernels::Comparison),
     /// Tries models of what threads and processes do at the same time in all orders (docs/models.md)
     Loom {
         /// Only models whose name contains this
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Task::Deny => deny::deny(),
         Task::CountInstructions => count_instructions::count_instructions(),
         Task::FuzzKernels(arguments) => fuzz_kernels::fuzz_kernels(&arguments),
+        Task::Kernels(arguments) => fuzz_kernels::compare_kernels(&arguments),
         Task::Loom { filter } => models::models(&filter),
         Task::Frameworks { filter, suites } if suites.suites => suites::run(&filter, &suites),
         Task::Frameworks { filter, .. } => frameworks::frameworks(&filter),

@@ -6,6 +6,7 @@ mod container;
 pub(crate) mod frameworks;
 mod lease;
 pub(crate) mod profile;
+pub(crate) mod profile_kernels;
 mod renewal;
 mod seeking;
 mod software;
@@ -129,28 +130,35 @@ enum DeviceSource {
 pub(crate) fn main(arguments: Arguments) -> Outcome {
     let source = find_device_source(&arguments)?;
     let mut prepared = prepare(&arguments, source)?;
-    let program = &arguments.command[0];
-    let statistics = arguments.stats.clone().map(Statistics::create).transpose()?;
-    if let Some(statistics) = &statistics {
-        prepared.command.env(rgpu_protocol::stats::STATS_FILE_VARIABLE, statistics.path());
-    }
-    let ended = if source == DeviceSource::Leased {
-        run_leased(&mut prepared, &arguments, program)?
-    } else {
+    let statistics = Statistics::of(arguments.stats.as_ref(), &mut prepared.command)?;
+    if source != DeviceSource::Leased {
         prepared.hand_over(None)?;
         if statistics.is_none() && !prepared.has_to_tidy_up() {
             // Nothing is left to do but to become the program.
             let error = prepared.command.exec();
-            return Err(cannot_start(program, &error));
+            return Err(cannot_start(&arguments.command[0], &error));
         }
-        child::run(&mut prepared.command, None).map_err(|e| cannot_start(program, &e))?
-    };
+    }
+    let ended = run_to_the_end(&mut prepared, &arguments, source)?;
     if let Some(statistics) = &statistics {
         statistics.report()?;
     }
     // Not left to the end of this function, which a signal may prevent.
     drop((statistics, prepared));
     Ok(ExitCode::from(ended.reproduce()))
+}
+
+/// Runs a program that is ready, or is once it has the lease that it is to have, and waits for its end.
+fn run_to_the_end(
+    prepared: &mut Prepared,
+    arguments: &Arguments,
+    source: DeviceSource,
+) -> Result<Ended, Failure> {
+    let program = &arguments.command[0];
+    if source == DeviceSource::Leased {
+        return run_leased(prepared, arguments, program);
+    }
+    child::run(&mut prepared.command, None).map_err(|e| cannot_start(program, &e))
 }
 
 /// A command that is ready to be started, once it has been told its lease.

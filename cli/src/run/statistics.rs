@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::str::FromStr;
 
-use rgpu_protocol::stats::{Snapshot, Stats};
+use rgpu_protocol::stats::{STATS_FILE_VARIABLE, Snapshot, Stats};
 use serde_json::json;
 
 use crate::Failure;
@@ -52,6 +53,15 @@ impl Statistics {
         let file = file.map_err(|e| cannot_write(&path, &e))?;
         let stats = Stats::map_file(&file).map_err(|e| cannot_write(&path, &e))?;
         Ok(Self { path, stats, report })
+    }
+
+    /// [`Statistics::create`], if a report is wanted, for a command that is told of it.
+    pub(super) fn of(report: Option<&Report>, command: &mut Command) -> Result<Option<Self>, Failure> {
+        let statistics = report.cloned().map(Self::create).transpose()?;
+        if let Some(statistics) = &statistics {
+            command.env(STATS_FILE_VARIABLE, statistics.path());
+        }
+        Ok(statistics)
     }
 
     /// The file's path.

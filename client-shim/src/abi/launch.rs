@@ -10,6 +10,8 @@ use crate::core::{Core, Params, Result, Stream};
 pub(crate) struct LaunchAttributes {
     /// Whether the blocks wait for each other.
     pub(crate) cooperative: bool,
+    /// Blocks of a cluster in x, y, z; zeros where nothing is said of them.
+    pub(crate) cluster: [u32; 3],
     /// Events to be recorded once the kernel is done: earlier would do, where the program asks for that.
     events: Vec<EventRef>,
 }
@@ -25,7 +27,7 @@ impl LaunchAttributes {
         for attribute in unsafe { attributes.list(count as usize) }? {
             match attribute.id {
                 id::COOPERATIVE => found.cooperative = attribute.first() != 0,
-                id::CLUSTER_DIMENSION => check_cluster(&attribute.value)?,
+                id::CLUSTER_DIMENSION => found.cluster = cluster_of(&attribute.value),
                 id::DEVICE_UPDATABLE => check_updatable(&attribute.value)?,
                 id::PROGRAMMATIC_EVENT | id::LAUNCH_COMPLETION_EVENT => {
                     found.events.push(attribute.value[0] as EventRef);
@@ -61,13 +63,16 @@ impl LaunchAttributes {
     }
 }
 
-/// Refuses clusters of more than one block: no device here has them.
-pub(crate) fn check_cluster(value: &AttributeValue) -> Result<()> {
+/// The blocks of a cluster in x, y, z that an attribute asks for; zeros if it is all zeros. Sides that are left out are 1.
+pub(crate) fn cluster_of(value: &AttributeValue) -> [u32; 3] {
     let [xy, z, ..] = *value;
-    match [xy as u32, (xy >> 32) as u32, z as u32] {
-        [0 | 1, 0 | 1, 0 | 1] => Ok(()),
-        [x, y, z] => Err(not_implemented(&format!("a launch in clusters of {x} x {y} x {z} blocks"))),
-    }
+    let sides = [xy as u32, (xy >> 32) as u32, z as u32];
+    if sides == [0; 3] { sides } else { sides.map(|side| side.max(1)) }
+}
+
+/// Such an attribute.
+pub(crate) fn cluster_value([x, y, z]: [u32; 3]) -> AttributeValue {
+    [u64::from(x) | u64::from(y) << 32, z.into(), 0, 0, 0, 0, 0, 0]
 }
 
 /// Refuses nodes that kernels change while a graph runs.
@@ -104,8 +109,9 @@ mod tests {
     fn attributes_that_matter_are_heeded_or_refused() {
         assert_eq!(read(&[]).unwrap(), LaunchAttributes::default());
         assert!(read(&[attribute(id::COOPERATIVE, 1)]).unwrap().cooperative);
-        assert!(read(&[attribute(id::CLUSTER_DIMENSION, 0x1_0000_0001)]).is_ok());
-        assert!(read(&[attribute(id::CLUSTER_DIMENSION, 0x2_0000_0001)]).is_err());
+        let cluster = |first| read(&[attribute(id::CLUSTER_DIMENSION, first)]).unwrap().cluster;
+        assert_eq!((cluster(0), cluster(0x2_0000_0003)), ([0; 3], [3, 2, 1]));
+        assert_eq!(cluster_of(&cluster_value([4, 1, 2])), [4, 1, 2]);
         assert!(read(&[attribute(4711, 0)]).is_err());
         assert!(read(&[attribute(id::DEVICE_UPDATABLE, 0)]).is_ok());
         assert!(read(&[attribute(id::DEVICE_UPDATABLE, 1)]).is_err());

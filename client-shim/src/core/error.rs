@@ -111,7 +111,7 @@ pub(crate) fn say(message: &str) {
 }
 
 /// A message of one line or several, with all other control characters written out.
-fn fit_for_a_terminal(message: &str) -> String {
+pub(super) fn fit_for_a_terminal(message: &str) -> String {
     let lines: Vec<String> = message.split('\n').map(rgpu_control::units::printable).collect();
     lines.join("\n")
 }
@@ -123,6 +123,11 @@ pub(crate) fn say_once(message: &str) {
     if said.get_or_insert_default().insert(message.to_string()) {
         say(message);
     }
+}
+
+/// The error of a setting that nobody understands.
+pub(super) fn not_understood(name: &str, value: &str) -> Error {
+    Error::new(Code::NoDevice, format!("{name}={value} is not understood"))
 }
 
 /// Says once why GPU code cannot be used; where PyTorch is loaded, whose own kernels are machine code in every package of it, also what can be

@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use rgpu_control::kept::Folder;
-use rgpu_device::{Device, Host};
+use rgpu_device::{Check, Device, Finding, Host};
 
+use super::check::Reports;
 use super::error::{self, Code, Error, Result};
 use super::registry::NumberMap;
 use rgpu_remote::Application;
@@ -89,6 +90,8 @@ pub(crate) struct HostSide {
     caller: Mutex<Option<Sender<(u64, HostFunction)>>>,
     /// Where machine code is kept for later programs, if it is.
     code: Option<Folder>,
+    /// Where it is written what was found wrong with kernels, if they are looked at.
+    reports: Option<Reports>,
 }
 
 impl HostSide {
@@ -103,6 +106,7 @@ impl HostSide {
             waiting_functions: Arc::default(),
             caller: Mutex::new(None),
             code: None,
+            reports: None,
         }
     }
 
@@ -110,6 +114,20 @@ impl HostSide {
     #[cfg(feature = "in-process")]
     pub(super) fn keep_code_in(self, code: Option<Folder>) -> Self {
         Self { code, ..self }
+    }
+
+    /// The same, where kernels are looked at for that, if for anything.
+    pub(super) fn report(self, check: Option<Check>) -> Self {
+        Self { reports: check.map(|check| Reports::new(check.limit)), ..self }
+    }
+
+    /// The program ends, and the device has been told so: nothing more will be found.
+    pub(super) fn end_reports(&self, told: &Result<()>) {
+        match (&self.reports, told) {
+            (None, _) => {}
+            (Some(reports), Ok(())) => reports.end(),
+            (Some(reports), Err(why)) => reports.incomplete(why),
+        }
     }
 
     /// Tells it whom to answer.
@@ -218,6 +236,12 @@ impl Host for HostSide {
             None => {
                 self.waiting_functions.fetch_sub(1, Ordering::AcqRel);
             }
+        }
+    }
+
+    fn found(&self, finding: Finding<'_>) {
+        if let Some(reports) = &self.reports {
+            reports.found(finding);
         }
     }
 

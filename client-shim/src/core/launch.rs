@@ -11,4 +11,6 @@ pub(crate) struct Config {
     pub shared_bytes: u32,
     /// Whether all blocks must be able to wait for each other.
     pub cooperative: bool,
+    /// Blocks of a cluster in x, y, z, where the launch says so; else zeros.
+    pub cluster: [u32; 3],
 }

@@ -24,6 +24,7 @@
 
 pub(crate) mod array;
 mod calls;
+mod check;
 mod context;
 mod contexts;
 mod device_heap;

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rgpu_device::{FunctionInfo, GlobalKind, Handle, ModuleInfo, Ordinal};
+use rgpu_device::{FunctionInfo, GlobalKind, Handle, MAX_CLUSTER, ModuleInfo, Ordinal, PORTABLE_CLUSTER};
 
 use super::context::Context;
 use super::devices::Devices;
 use super::error::{Code, Error, Result, invalid, not_implemented, say_of_code, say_once};
 use super::generation;
 use super::image::{self, Image};
+use super::launch::Config;
 use super::memory::Memory;
 use super::params::ParamLayout;
 use super::registry::{NumberMap, Raw, Registry};
@@ -50,7 +51,7 @@ pub(crate) struct Function {
     max_dynamic_shared: AtomicI32,
     /// The preferred carve-out of shared memory, in percent, or -1 (`CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`).
     pub carveout: AtomicI32,
-    /// What was set about clusters of blocks, which are of one block each: the attributes [`CLUSTER_ATTRIBUTES`].
+    /// What was set about clusters of blocks: the attributes [`CLUSTER_ATTRIBUTES`].
     clusters: [AtomicI32; 5],
     /// How its parameters are put together.
     layout: ParamLayout,
@@ -99,15 +100,6 @@ impl Function {
     #[inline(always)]
     pub(crate) fn layout(&self) -> &ParamLayout {
         &self.layout
-    }
-}
-
-/// Refuses clusters of more than one block: no device here has them. A permission and a preference mean nothing then.
-fn check_cluster(attribute: u32, value: i32) -> Result<()> {
-    match (attribute, value) {
-        (11..=13, 0 | 1) | (14, 0 | 1) | (15, 0..=2) => Ok(()),
-        (11..=13, 2..) => Err(not_implemented("a kernel's cluster of blocks (cuFuncSetAttribute)")),
-        _ => Err(invalid(format!("Function attribute {attribute} cannot be {value}"))),
     }
 }
 
@@ -375,10 +367,18 @@ impl Modules {
             6 => info.binary_version as i32,
             8 => self.max_dynamic_shared(function)?,
             9 => function.carveout.load(Ordering::Relaxed),
-            // Caching mode, and whether clusters must be asked for, which no device here has.
-            7 | 10 => 0,
+            // Caching mode.
+            7 => 0,
+            10 => {
+                let cluster = function.declared.cluster;
+                (cluster.must_be_set || cluster.prescribed().is_some()).into()
+            }
             number if CLUSTER_ATTRIBUTES.contains(&number) => {
-                function.clusters[(number - CLUSTER_ATTRIBUTES.start()) as usize].load(Ordering::Relaxed)
+                let index = (number - CLUSTER_ATTRIBUTES.start()) as usize;
+                match function.declared.cluster.prescribed() {
+                    Some(own) if index < 3 => own[index] as i32,
+                    _ => function.clusters[index].load(Ordering::Relaxed),
+                }
             }
             _ => return Err(invalid(format!("Function attribute {attribute} does not exist"))),
         })
@@ -411,13 +411,57 @@ impl Modules {
             }
             9 => Err(invalid(format!("A carve-out of {value} percent is not possible"))),
             number if CLUSTER_ATTRIBUTES.contains(&number) => {
-                check_cluster(number, value)?;
+                self.check_cluster(function, number, value)?;
                 function.clusters[(number - CLUSTER_ATTRIBUTES.start()) as usize]
                     .store(value, Ordering::Relaxed);
+                generation::begin_new();
                 Ok(())
             }
             _ => Err(invalid(format!("Function attribute {attribute} cannot be set"))),
         }
+    }
+
+    /// Whether an attribute about clusters of blocks can be set so.
+    fn check_cluster(&self, function: &Function, attribute: u32, value: i32) -> Result<()> {
+        let is_side = (11..=13).contains(&attribute);
+        if is_side && function.declared.cluster.prescribed().is_some() {
+            let text =
+                format!("{} prescribes its clusters itself: they cannot be set", function.declared.name);
+            return Err(Error::new(Code::NotPermitted, text));
+        }
+        if is_side && value > 1 && !self.devices.launch_limits(function.module.ordinal).clusters {
+            return Err(not_implemented(
+                "clusters of blocks before compute capability 9.0 (cuFuncSetAttribute)",
+            ));
+        }
+        match (attribute, value) {
+            (11..=13, 0..) | (14, 0 | 1) | (15, 0..=2) => Ok(()),
+            _ => Err(invalid(format!("Function attribute {attribute} cannot be {value}"))),
+        }
+    }
+
+    /// The most blocks that a cluster of the kernel may have.
+    pub(super) fn max_cluster(&self, function: &Function) -> u32 {
+        let allowed = function.clusters[3].load(Ordering::Relaxed) != 0;
+        if allowed { MAX_CLUSTER } else { PORTABLE_CLUSTER }
+    }
+
+    /// How a kernel is launched, with what was set of its clusters where the launch says nothing. Zeros are left where nobody does
+    /// but perhaps the kernel itself.
+    #[inline]
+    pub(super) fn with_cluster(&self, function: &Function, config: &Config) -> Config {
+        let mut config = *config;
+        if config.cluster == [0; 3] {
+            let set = [0, 1, 2].map(|side| function.clusters[side].load(Ordering::Relaxed).max(0) as u32);
+            if set != [0; 3] {
+                config.cluster = set.map(|side| side.max(1));
+            }
+        }
+        // Clusters of one block are none, where there are no others.
+        if config.cluster == [1; 3] && !self.devices.launch_limits(function.module.ordinal).clusters {
+            config.cluster = [0; 3];
+        }
+        config
     }
 
     /// The function behind a handle.

@@ -14,6 +14,7 @@ use rgpu_protocol::transport::{
     CA_VARIABLE, Choice, ENCRYPT_VARIABLE, FINGERPRINT_VARIABLE, TRANSPORT_VARIABLE,
 };
 
+use super::check;
 use super::error::{Code, Error, Result};
 use rgpu_remote::{ConnectOptions, Credential, Encrypt, Server};
 
@@ -37,8 +38,13 @@ pub(crate) fn of_environment(observe: bool) -> Result<Vec<Server>> {
         )
     };
     let encrypt = (trust.is_some() || is_encryption_wanted()).then(|| Encrypt { trust, missing: missing() });
-    let options =
-        ConnectOptions { credential: credential.into(), observe, encrypt, ..ConnectOptions::default() };
+    let options = ConnectOptions {
+        credential: credential.into(),
+        observe,
+        encrypt,
+        check: check::of_environment()?,
+        ..ConnectOptions::default()
+    };
     let list = list.to_string_lossy();
     let named = list.split(',').map(str::trim).filter(|address| !address.is_empty());
     Ok(named
@@ -103,6 +109,7 @@ fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
             Some(choice.map_err(|e| broken(format!("names a transport that is not known: {e}")))?)
         }
     };
+    let check = check::of_environment()?;
     let mut servers = Vec::new();
     for server in &ticket.servers {
         let fingerprint = server.fingerprint.as_deref().map(str::parse).transpose();
@@ -130,6 +137,7 @@ fn of_lease(path: &Path, observe: bool) -> Result<Vec<Server>> {
                 transport,
                 encrypt,
                 observe,
+                check,
                 ..ConnectOptions::default()
             },
         });

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rgpu_control::settings::CHECK_VARIABLE;
+use rgpu_control::settings::PROFILE_KERNELS_VARIABLE;
 use rgpu_device::{AddressPlan, Device, DeviceInfo, MemoryNote, attribute};
 use rgpu_remote::{Remote, Server, Several};
 
+use super::check;
 use super::error::{Code, Error, Result};
 use super::host::HostSide;
 use super::servers;
@@ -57,7 +58,7 @@ impl Session {
     /// Opens the session that [`choose_in_process`] or else the environment asks for: `RGPU_IN_PROCESS=1`,
     /// `RGPU_LEASE=FILE` or `RGPU_SERVER=HOST:PORT,…`. It has the devices that `CUDA_VISIBLE_DEVICES` leaves visible.
     pub(crate) fn open() -> Result<Self> {
-        let mut session = Self::with(false)?;
+        let mut session = Self::with(false).inspect_err(check::not_opened)?;
         if let Ok(visible) = std::env::var("CUDA_VISIBLE_DEVICES") {
             let count = visible_devices(&visible, session.infos.len())?;
             session.infos.truncate(count);
@@ -84,9 +85,9 @@ impl Session {
             #[cfg(not(feature = "in-process"))]
             return Err(built_without(Code::NoDevice));
         }
-        if rgpu_control::settings::variable(CHECK_VARIABLE).is_some() {
+        if rgpu_control::settings::variable(PROFILE_KERNELS_VARIABLE).is_some() {
             let text = format!(
-                "{CHECK_VARIABLE} is for the software GPU inside a program (RGPU_IN_PROCESS=1): a server's kernels cannot be looked at"
+                "{PROFILE_KERNELS_VARIABLE} is for the software GPU inside a program (RGPU_IN_PROCESS=1): what a server's kernels do is not counted"
             );
             return Err(Error::new(Code::NoDevice, text));
         }
@@ -101,7 +102,8 @@ impl Session {
     }
 
     fn several(servers: &[Server]) -> Result<Self> {
-        let host = Arc::new(HostSide::new());
+        let check = servers.first().and_then(|server| server.options.check);
+        let host = Arc::new(HostSide::new().report(check));
         let several = Several::connect(servers, host.clone())?;
         let (plan, groups) = (several.plan().clone(), several.groups());
         let (goodbye, puller) = (several.clone(), several.clone());
@@ -110,12 +112,17 @@ impl Session {
                 super::error::log(&error.message);
             }
         }));
-        let session = Self::new(several, plan, host, Box::new(move || goodbye.goodbye()))?;
+        let ends = host.clone();
+        let goodbye = Box::new(move || {
+            end_check(&*goodbye, &ends);
+            goodbye.goodbye();
+        });
+        let session = Self::new(several, plan, host, goodbye)?;
         Ok(Self { groups, ..session })
     }
 
     fn remote(server: &Server) -> Result<Self> {
-        let host = Arc::new(HostSide::new());
+        let host = Arc::new(HostSide::new().report(server.options.check));
         let remote = Remote::connect(&server.address, server.options.clone(), host.clone())?;
         let plan = remote.plan().clone();
         let (goodbye, puller) = (remote.clone(), remote.clone());
@@ -126,7 +133,12 @@ impl Session {
                 }
             }));
         }
-        Self::new(remote, plan, host, Box::new(move || goodbye.goodbye()))
+        let ends = host.clone();
+        let goodbye = Box::new(move || {
+            end_check(&*goodbye, &ends);
+            goodbye.goodbye();
+        });
+        Self::new(remote, plan, host, goodbye)
     }
 
     /// A session with a software GPU in this process, which keeps machine code in the folder.
@@ -135,10 +147,10 @@ impl Session {
         config: rgpu_softgpu::Config,
         code: Option<rgpu_control::kept::Folder>,
     ) -> Result<Self> {
-        let host = Arc::new(HostSide::new().keep_code_in(code));
+        let host = Arc::new(HostSide::new().keep_code_in(code).report(config.check));
         let (device, plan) = soft_gpu::open(config, host.clone())?;
-        let ends = device.clone();
-        Self::new(device, plan, host, Box::new(move || ends.note_memory(MemoryNote::End)))
+        let (ending, ends) = (device.clone(), host.clone());
+        Self::new(device, plan, host, Box::new(move || end_check(&*ending, &ends)))
     }
 
     /// A session over an open device whose addresses are reserved.
@@ -170,6 +182,13 @@ impl Session {
     /// Says goodbye: what was posted is on its way when this returns. Doesn't wait for an answer.
     pub(crate) fn close(&self) {
         (self.goodbye)();
+    }
+}
+
+/// The program ends: has a device that looks at kernels tell what is left to tell.
+fn end_check(device: &dyn Device, host: &HostSide) {
+    if device.wants_memory_notes() {
+        host.end_reports(&device.note_memory_blocking(MemoryNote::End));
     }
 }
 

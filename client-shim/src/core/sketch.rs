@@ -68,14 +68,17 @@ impl<'a> Iterator for Words<'a> {
 /// What follows `.entry`.
 fn kernel(words: &mut Words<'_>) -> Option<FunctionInfo> {
     let mut kernel = FunctionInfo { name: words.next()?.to_owned(), ..FunctionInfo::default() };
-    let mut next = words.next()?;
+    let (mut next, mut explicit) = (words.next()?, false);
     if next == "(" {
         kernel.params = parameters(words)?;
         next = words.next()?;
     }
     loop {
         match next {
-            "{" | ";" => return Some(kernel),
+            "{" | ";" => {
+                kernel.cluster.must_be_set = explicit && kernel.cluster.prescribed().is_none();
+                return Some(kernel);
+            }
             ".maxntid" => {
                 let (size, after) = dimensions(words)?;
                 kernel.max_threads = size.iter().try_fold(1u32, |n, d| n.checked_mul(*d))?;
@@ -86,6 +89,19 @@ fn kernel(words: &mut Words<'_>) -> Option<FunctionInfo> {
                 kernel.required_block = size;
                 kernel.max_threads = size.iter().try_fold(1u32, |n, d| n.checked_mul(*d))?;
                 next = after;
+            }
+            ".reqnctapercluster" => {
+                let (size, after) = dimensions(words)?;
+                kernel.cluster.required = size;
+                next = after;
+            }
+            ".maxclusterrank" => {
+                kernel.cluster.most = words.next()?.parse().ok()?;
+                next = words.next()?;
+            }
+            ".explicitcluster" => {
+                explicit = true;
+                next = words.next()?;
             }
             _ => next = words.next()?,
         }
@@ -194,17 +210,21 @@ mod tests {
 	ret;
 }
 .visible .entry empty() { ret; }
+.visible .entry pairs() .explicitcluster .reqnctapercluster 2, 1, 1 { ret; }
+.visible .entry clusters() .maxclusterrank 4 .explicitcluster { ret; }
 ";
 
     #[test]
     fn declarations_are_read() {
         let found = kernels(TEXT).unwrap();
         let names: Vec<&str> = found.iter().map(|f| &*f.name).collect();
-        assert_eq!(names, ["none", "_Z1aPfi", "empty"]);
+        assert_eq!(names, ["none", "_Z1aPfi", "empty", "pairs", "clusters"]);
         assert_eq!((found[0].max_threads, found[1].required_block), (256, [32, 1, 1]));
         let places: Vec<_> = found[1].params.iter().map(|p| (p.offset, p.size)).collect();
         assert_eq!(places, [(0, 8), (8, 1), (16, 24), (40, 4)]);
         assert!(found[2].params.is_empty());
+        assert_eq!((found[3].cluster.prescribed(), found[3].cluster.must_be_set), (Some([2, 1, 1]), false));
+        assert_eq!((found[4].cluster.most, found[4].cluster.must_be_set), (4, true));
     }
 
     #[test]
@@ -238,6 +258,7 @@ mod tests {
         for sketched in kernels(TEXT).unwrap() {
             let real = info.functions.iter().find(|f| f.name == sketched.name).unwrap();
             assert_eq!((&real.params, real.required_block), (&sketched.params, sketched.required_block));
+            assert_eq!(real.cluster, sketched.cluster);
             assert!(sketched.max_threads == 0 || sketched.max_threads == real.max_threads);
         }
     }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use rgpu_control::kept::{Cache, Folder};
 use rgpu_control::memory::Memory;
 use rgpu_control::settings::{
-    self, CHECK_LIMIT_VARIABLE, CHECK_LOG_VARIABLE, CHECK_TALLY_VARIABLE, CHECK_VARIABLE, CODE_CACHE_BYTES,
-    CODE_CACHE_VARIABLE, SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
+    self, CHECK_VARIABLE, CODE_CACHE_BYTES, CODE_CACHE_VARIABLE, PROFILE_KERNELS_VARIABLE,
+    SOFT_EXACT_BOUNDS_VARIABLE, SOFT_MEMORY_VARIABLE,
 };
 use rgpu_control::units::{self, parse_bytes, parse_capability};
 use rgpu_device::{AddressPlan, Device, Host, Range};
-use rgpu_softgpu::{Check, SoftGpu};
+use rgpu_softgpu::{Profile, SoftGpu};
 
-use super::error::{self, Code, Error, Result};
+use super::check;
+use super::error::{self, Code, Error, Result, not_understood};
 
 /// Opens a software GPU, and reserves the addresses of its memory.
 pub(super) fn open(config: rgpu_softgpu::Config, host: Arc<dyn Host>) -> Result<(Arc<SoftGpu>, AddressPlan)> {
@@ -31,10 +32,6 @@ pub(super) fn code_folder() -> Result<Option<Folder>> {
     let folder = Cache::open(&root.join("code"), limit).and_then(|cache| Arc::new(cache).folder("kernels"));
     // A program runs without: somebody else's directory, or none that can be written.
     Ok(folder.map_err(|e| error::log(&format!("compiled kernels are not kept: {e}"))).ok())
-}
-
-fn not_understood(name: &str, value: &str) -> Error {
-    Error::new(Code::NoDevice, format!("{name}={value} is not understood"))
 }
 
 /// Gives software GPUs their part of this machine's memory.
@@ -85,7 +82,13 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
         config.compute_capability = parse_capability(&value).map_err(|_| bad("RGPU_SOFT_CC", &value))?;
     }
     config.exact_bounds = settings::is_on(SOFT_EXACT_BOUNDS_VARIABLE);
-    config.check = check_of_environment()?;
+    config.check = check::of_environment()?;
+    config.profile = settings::path(PROFILE_KERNELS_VARIABLE).map(|folder| Profile { folder });
+    if config.check.is_some() && config.profile.is_some() {
+        let text =
+            format!("{CHECK_VARIABLE} and {PROFILE_KERNELS_VARIABLE} exclude each other: unset one of them");
+        return Err(Error::new(Code::NoDevice, text));
+    }
     config.kernel_limit = settings::kernel_limit().map_err(|text| Error::new(Code::NoDevice, text))?;
     match std::env::var(SOFT_MEMORY_VARIABLE) {
         Ok(value) => {
@@ -95,30 +98,6 @@ pub(super) fn config_of_environment() -> Result<rgpu_softgpu::Config> {
         Err(_) => choose_memory(&mut config),
     }
     Ok(config)
-}
-
-/// What is to be looked at while kernels run, as `rgpu check` says it.
-fn check_of_environment() -> Result<Option<Check>> {
-    let Some(tools) = settings::text(CHECK_VARIABLE) else { return Ok(None) };
-    let mut check = Check {
-        log: settings::path(CHECK_LOG_VARIABLE),
-        tally: settings::path(CHECK_TALLY_VARIABLE),
-        ..Check::default()
-    };
-    for tool in tools.split(',').map(str::trim) {
-        match tool {
-            "memcheck" => check.memory = true,
-            "initcheck" => check.initialised = true,
-            "racecheck" => check.races = true,
-            "synccheck" => check.barriers = true,
-            "leaks" => check.leaks = true,
-            _ => return Err(not_understood(CHECK_VARIABLE, &tools)),
-        }
-    }
-    if let Some(limit) = settings::text(CHECK_LIMIT_VARIABLE) {
-        check.limit = Some(limit.parse().map_err(|_| not_understood(CHECK_LIMIT_VARIABLE, &limit))?);
-    }
-    Ok(Some(check))
 }
 
 /// Where the arena of an in-process device may lie: between where the kernel puts programs and where it puts libraries.

@@ -8,7 +8,7 @@ use rgpu_device::Region;
 
 use super::ordinal;
 use super::stream::DEFAULT_DOMAIN_MAP;
-use crate::abi::launch::{check_cluster, check_updatable};
+use crate::abi::launch::{check_updatable, cluster_of, cluster_value};
 use crate::abi::types::{
     AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostNodeParams, MemAllocNodeParams,
     MemLocation, MemPoolProps, MemsetParams, NodeRef, launch_attribute, location,
@@ -222,6 +222,9 @@ pub(crate) fn get_attribute(node: NodeRef, attribute: c_uint, value: Out<Attribu
         launch_attribute::MEM_SYNC_DOMAIN_MAP => DEFAULT_DOMAIN_MAP,
         _ => 0,
     };
+    if attribute == launch_attribute::CLUSTER_DIMENSION {
+        return value.set(cluster_value(kernel.config.cluster));
+    }
     value.set(hint.map_or([default, 0, 0, 0, 0, 0, 0, 0], |hint| hint.1))
 }
 
@@ -249,18 +252,20 @@ fn check_attribute(attribute: c_uint) -> Result<()> {
     }
 }
 
-/// Sets an attribute of a kernel node: what is not cooperation is a hint, but for clusters.
+/// Sets an attribute of a kernel node: all but cooperation and clusters are hints.
 pub(crate) fn set_attribute(node: NodeRef, attribute: c_uint, value: In<AttributeValue>) -> Result<()> {
     check_attribute(attribute)?;
     let value = value.get()?;
-    match attribute {
-        launch_attribute::CLUSTER_DIMENSION => check_cluster(&value)?,
-        launch_attribute::DEVICE_UPDATABLE => check_updatable(&value)?,
-        _ => {}
+    if attribute == launch_attribute::DEVICE_UPDATABLE {
+        check_updatable(&value)?;
     }
     graph::change_kernel(node, &|kernel| {
         if attribute == launch_attribute::COOPERATIVE {
             kernel.config.cooperative = value[0] as u32 != 0;
+            return;
+        }
+        if attribute == launch_attribute::CLUSTER_DIMENSION {
+            kernel.config.cluster = cluster_of(&value);
             return;
         }
         kernel.hints.retain(|hint| hint.0 != attribute);

@@ -54,6 +54,7 @@ fn kernel(core: &Core, given: &KernelNodeParams) -> Result<Op> {
         block: first.block,
         shared_bytes: first.shared_mem_bytes,
         cooperative: false,
+        cluster: [0; 3],
     };
     let parameters = launch_params(first.parameters, first.extra)?;
     // SAFETY: the program passes what its kernel takes.

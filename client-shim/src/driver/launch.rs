@@ -61,6 +61,7 @@ fn configuration(given: In<LaunchConfig>) -> Result<(LaunchConfig, Config, Launc
         block: given.block,
         shared_bytes: given.shared_mem_bytes,
         cooperative: attributes.cooperative,
+        cluster: attributes.cluster,
     };
     Ok((given, config, attributes))
 }
@@ -76,7 +77,7 @@ macro_rules! launch_kernel {
                 shared_bytes: u32, stream: Opaque, parameters: KernelArguments, extra: KernelArguments,
             ) -> u32 {
                 let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-                let config = Config { grid, block, shared_bytes, cooperative: false };
+                let config = Config { grid, block, shared_bytes, cooperative: false, cluster: [0; 3] };
                 if extra.is_null() {
                     let (kernel, stream) = (function.cast_const(), stream as usize);
                     let list = parameters.as_ptr();
@@ -113,7 +114,7 @@ door! {
         shared_bytes: u32, stream: Opaque, parameters: KernelArguments,
     ) |core| {
         let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        let config = Config { grid, block, shared_bytes, cooperative: true };
+        let config = Config { grid, block, shared_bytes, cooperative: true, cluster: [0; 3] };
         launch(core, function, stream, PT, config, (parameters, KernelArguments::NONE))
     }
     fn cuLaunchKernelEx<const PT>(
@@ -146,10 +147,9 @@ door! {
         block_size(core, (grid, block), function, dynamic, shared, limit)
     }
     fn cuOccupancyMaxPotentialClusterSize(size: Out<i32>, function: Opaque, config: In<LaunchConfig>) |core| {
-        core.function(&core.driver_context()?, function as usize)?;
-        configuration(config)?;
-        // No device here has larger ones.
-        size.set(1)
+        let function = core.function(&core.driver_context()?, function as usize)?;
+        let (_, config, _) = configuration(config)?;
+        size.set(core.occupancy_cluster_size(&function, &config)? as i32)
     }
     fn cuOccupancyMaxActiveClusters(count: Out<i32>, function: Opaque, config: In<LaunchConfig>) |core| {
         let function = core.function(&core.driver_context()?, function as usize)?;

@@ -42,6 +42,7 @@ mod pool;
 mod proc_address;
 mod stream;
 pub(crate) mod table;
+mod tensor_map;
 mod texture;
 mod types;
 mod virtual_memory;

@@ -4,7 +4,7 @@
 
 use super::{
     capture, context, copy, device, graph, info, ipc, launch, link, logs, mem_op, memory, module, pool,
-    proc_address, stream, texture, virtual_memory,
+    proc_address, stream, tensor_map, texture, virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -507,10 +507,10 @@ entry_points! {
     cuSurfObjectGetResourceDesc 5000 [texture::cuSurfObjectGetResourceDesc];
     cuSurfRefGetArray 3000 [unsupported];
     cuSurfRefSetArray 3000 [unsupported];
-    cuTensorMapEncodeIm2col 12000 [unsupported];
+    cuTensorMapEncodeIm2col 12000 [tensor_map::cuTensorMapEncodeIm2col];
     cuTensorMapEncodeIm2colWide 12080 [unsupported];
-    cuTensorMapEncodeTiled 12000 [unsupported];
-    cuTensorMapReplaceAddress 12000 [unsupported];
+    cuTensorMapEncodeTiled 12000 [tensor_map::cuTensorMapEncodeTiled];
+    cuTensorMapReplaceAddress 12000 [tensor_map::cuTensorMapReplaceAddress];
     cuTexObjectCreate 5000 [texture::cuTexObjectCreate];
     cuTexObjectDestroy 5000 [texture::cuTexObjectDestroy];
     cuTexObjectGetResourceDesc 5000 [texture::cuTexObjectGetResourceDesc];

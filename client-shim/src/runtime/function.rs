@@ -53,6 +53,7 @@ api! {
             binary_version: info.binary_version as c_int,
             max_dynamic_shared_size_bytes: core.max_dynamic_shared(&function)?,
             preferred_shmem_carveout: function.carveout.load(Ordering::Relaxed),
+            cluster_dim_must_be_set: attribute(10)?,
             required_cluster: [attribute(11)?, attribute(12)?, attribute(13)?],
             non_portable_cluster_size_allowed: attribute(14)?,
             cluster_scheduling_policy: attribute(15)?,
@@ -131,14 +132,13 @@ api! {
         blocks.set(max_active_blocks(symbol, block_size, dynamic_shared, flags)?)
     }
 
-    /// `cudaOccupancyMaxPotentialClusterSize`: no device here has larger ones.
+    /// `cudaOccupancyMaxPotentialClusterSize`
     fn occupancy_cluster_size as "cudaOccupancyMaxPotentialClusterSize" (
         size: Out<c_int>, symbol: *const c_void, config: In<LaunchConfig>,
     ) {
         size.check()?;
-        function(symbol)?;
-        cluster_config(config)?;
-        size.set(1)
+        let (core, function) = function(symbol)?;
+        size.set(core.occupancy_cluster_size(&function, &cluster_config(config)?)? as c_int)
     }
 
     /// `cudaOccupancyMaxActiveClusters`
@@ -163,13 +163,13 @@ api! {
     }
 }
 
-/// What a launch configuration asks for; its clusters are of one block, or refused.
+/// What a launch configuration asks for.
 fn cluster_config(config: In<LaunchConfig>) -> Result<Config> {
     let LaunchConfig { grid, block, shared_bytes, attrs, num_attrs, .. } = config.get()?;
     // SAFETY: the program says that the configuration has so many.
-    let cooperative = unsafe { LaunchAttributes::read(attrs, num_attrs) }?.cooperative;
+    let LaunchAttributes { cooperative, cluster, .. } = unsafe { LaunchAttributes::read(attrs, num_attrs) }?;
     let shared_bytes = u32::try_from(shared_bytes).map_err(|_| invalid("too much dynamic shared memory"))?;
-    Ok(Config { grid: grid.into(), block: block.into(), shared_bytes, cooperative })
+    Ok(Config { grid: grid.into(), block: block.into(), shared_bytes, cooperative, cluster })
 }
 
 /// How many blocks of a kernel fit on a multiprocessor. The flag disables an override that there is none of.

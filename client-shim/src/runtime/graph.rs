@@ -37,6 +37,7 @@ pub(super) fn kernel(params: &KernelNodeParams) -> Result<Op> {
         block: params.block.into(),
         shared_bytes: params.shared_bytes,
         cooperative: false,
+        cluster: [0; 3],
     };
     let given = if params.kernel_params.is_null() && !params.extra.is_null() {
         Params::Extra(params.extra.cast_const().cast())
@@ -379,7 +380,7 @@ api! {
         graph::set_op(node, kernel(&params.get()?)?)
     }
 
-    /// `cudaGraphKernelNodeSetAttribute`: what is not cooperation is a hint, but for clusters.
+    /// `cudaGraphKernelNodeSetAttribute`: all but cooperation and clusters are hints.
     fn kernel_set_attribute as "cudaGraphKernelNodeSetAttribute" (
         node: NodeRef, attribute: c_uint, value: In<AttributeValue>,
     ) {

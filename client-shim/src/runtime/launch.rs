@@ -132,7 +132,7 @@ fn launch(
     args: KernelArguments,
     shared_bytes: usize,
     stream: StreamRef,
-    cooperative: bool,
+    (cooperative, cluster): (bool, [u32; 3]),
     pt: bool,
 ) -> Result<()> {
     if function.is_null() {
@@ -141,7 +141,7 @@ fn launch(
     let Ok(shared_bytes) = u32::try_from(shared_bytes) else {
         return Err(invalid("too much dynamic shared memory"));
     };
-    let config = Config { grid: grid.into(), block: block.into(), shared_bytes, cooperative };
+    let config = Config { grid: grid.into(), block: block.into(), shared_bytes, cooperative, cluster };
     // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
     unsafe { current()?.launch_symbol(function, stream, pt, &config, args.as_ptr()) }
 }
@@ -186,7 +186,7 @@ c_functions! {
     ) -> c_int {
         if let Ok(bytes) = u32::try_from(shared_bytes) {
             let config =
-                Config { grid: grid.into(), block: block.into(), shared_bytes: bytes, cooperative: false };
+                Config { grid: grid.into(), block: block.into(), shared_bytes: bytes, cooperative: false, cluster: [0; 3] };
             // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
             let done =
                 unsafe { launch_again(Door::Runtime, function, stream, PT, &config, args.as_ptr()) };
@@ -207,7 +207,9 @@ fn launch_kernel_guarded<const PT: bool>(
     shared_bytes: usize,
     stream: StreamRef,
 ) -> c_int {
-    call("cudaLaunchKernel", || launch(function, grid, block, args, shared_bytes, stream, false, PT))
+    call("cudaLaunchKernel", || {
+        launch(function, grid, block, args, shared_bytes, stream, (false, [0; 3]), PT)
+    })
 }
 
 api! {
@@ -222,7 +224,7 @@ api! {
         function: *const c_void, grid: Dim3, block: Dim3, args: KernelArguments, shared_bytes: usize,
         stream: StreamRef,
     ) {
-        launch(function, grid, block, args, shared_bytes, stream, true, PT)
+        launch(function, grid, block, args, shared_bytes, stream, (true, [0; 3]), PT)
     }
 
     /// `cudaLaunchKernelExC`
@@ -233,7 +235,8 @@ api! {
         // SAFETY: the program says that the configuration has so many.
         let attributes = unsafe { LaunchAttributes::read(config.attrs, config.num_attrs) }?;
         let LaunchConfig { grid, block, shared_bytes, stream, .. } = config;
-        launch(function, grid, block, args, shared_bytes, stream, attributes.cooperative, PT)?;
+        let how = (attributes.cooperative, attributes.cluster);
+        launch(function, grid, block, args, shared_bytes, stream, how, PT)?;
         if attributes.has_events() {
             let (core, _, stream) = enter_stream(stream, PT)?;
             attributes.record_events(core, &stream)?;

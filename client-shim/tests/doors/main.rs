@@ -207,7 +207,8 @@ fn a_kernel_that_cannot_be_executed_is_refused_when_it_is_asked_for() {
 .target sm_52
 .address_size 64
 .visible .entry multiplied() {
-    wgmma.fence.sync.aligned; ret; }
+    .reg .f32 f; .reg .b32 r; .reg .b64 h;
+    tex.2dms.v4.f32.s32 {f, f, f, f}, [h, {r, r, r, r}]; ret; }
 .visible .entry plain() { ret; }
 \0";
     let library = library();

@@ -174,6 +174,7 @@ impl Bench {
             block: [1; 3],
             shared_bytes: 0,
             cooperative: false,
+            cluster: [0; 3],
             params,
         }
     }

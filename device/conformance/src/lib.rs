@@ -19,6 +19,7 @@
 
 mod bench;
 pub mod cases;
+pub mod hardware;
 pub mod harness;
 mod host;
 
@@ -153,6 +154,7 @@ macro_rules! for_each_case {
                 missing_parameters_are_refused
                 unknown_kernels_and_streams_are_refused
                 cooperative_launches_fit_or_are_refused
+                clusters_are_launched_or_refused
                 launches_are_counted
             ]
             [Printing launches:

@@ -4,12 +4,12 @@ use crate::input::Material;
 use crate::random::Random;
 use rgpu_protocol::calls::{self, CALL_NAMES, Call};
 use rgpu_protocol::frame::{
-    AnswerBody, CreditRecall, Failure, FetchRequest, Header, Kind, MAX_BODY, Notice, Part, Traced,
+    AnswerBody, CreditRecall, Failure, FetchRequest, Found, Header, Kind, MAX_BODY, Notice, Part, Traced,
     encode_answer, encode_run, runs,
 };
 use rgpu_protocol::hello::{
-    self, Hello, HelloAnswer, HelloExtras, HelloMore, HelloSeat, MAX_HELLO, MAX_HELLO_ANSWER, PREFIX_BYTES,
-    Prefix, Status,
+    self, Hello, HelloAnswer, HelloCheck, HelloExtras, HelloMore, HelloSeat, MAX_HELLO, MAX_HELLO_ANSWER,
+    PREFIX_BYTES, Prefix, Status,
 };
 use rgpu_protocol::reader::FrameReader;
 use rgpu_protocol::transport::{Ready, Transport};
@@ -45,7 +45,11 @@ pub(super) fn hellos() -> Material {
         pid: 9,
         ..Hello::default()
     };
-    let more = HelloMore { offer: vec![1; 40], seat: HelloSeat { index: 1, of: 2 } };
+    let more = HelloMore {
+        offer: vec![1; 40],
+        seat: HelloSeat { index: 1, of: 2 },
+        check: HelloCheck { tools: 5, limit: 100 },
+    };
     let long = hello::message(&(hello(u64::MAX), more));
     Material { examples: vec![hello::message(&hello(0)), hello::message(&hello(3)), long], words: Vec::new() }
 }
@@ -329,6 +333,7 @@ fn notice(number: u16, body: &[u8]) -> bool {
         Notice::Goodbye => from_bytes::<Failure>(body).is_ok(),
         Notice::Trace => from_bytes::<Vec<Traced>>(body).is_ok(),
         Notice::CreditRecall => from_bytes::<CreditRecall>(body).is_ok(),
+        Notice::Found => from_bytes::<Found>(body).is_ok(),
     }
 }
 
@@ -360,6 +365,7 @@ pub(super) fn notice_examples() -> Material {
         of(Notice::Trace, to_bytes(&vec![Traced::default(); 3])),
         of(Notice::CreditRecall, to_bytes(&CreditRecall { ordinal: 0, bytes: 1 << 20 })),
         of(Notice::Reached, to_bytes(&3u64)),
+        of(Notice::Found, to_bytes(&Found::new(Found::MISTAKE, 1, "Invalid __global__ read"))),
     ];
     Material { examples, words: Vec::new() }
 }

@@ -129,6 +129,7 @@ pub(crate) struct Launch {
     pub block: [u32; 3],
     pub shared_bytes: u32,
     pub cooperative: bool,
+    pub cluster: [u32; 3],
     pub params: Vec<u8>,
 }
 

@@ -306,6 +306,7 @@ impl Device for NvidiaDevice {
             block: launch.block,
             shared_bytes: launch.shared_bytes,
             cooperative: launch.cooperative,
+            cluster: launch.cluster,
             params,
         };
         core.enqueue_on(stream, Op::Launch(Box::new(op)));

@@ -1,6 +1,8 @@
 //! The driver's calls, with errors in rgpu's terms.
 
-use super::sys::{self, Address, Context, DeviceId, Event, Function, Module, Status, Stream};
+use super::sys::{
+    self, Address, Context, DeviceId, Event, Function, LaunchAttribute, LaunchConfig, Module, Status, Stream,
+};
 use super::table::Table;
 use rgpu_device::{Code, Error, MemOp, MemOpKind, Result};
 use std::cell::Cell;
@@ -34,6 +36,17 @@ macro_rules! call {
         let status = unsafe { ($self.table.$field)($($argument),*) };
         $self.check(status, stringify!($field))
     }};
+}
+
+/// The way in which a kernel's parameter block is passed as a whole; `size` is its length.
+fn parameter_block(params: &mut [u8], size: &mut usize) -> [*mut c_void; 5] {
+    [
+        std::ptr::without_provenance_mut(sys::LAUNCH_PARAM_BUFFER),
+        params.as_mut_ptr().cast(),
+        std::ptr::without_provenance_mut(sys::LAUNCH_PARAM_SIZE),
+        std::ptr::from_mut(size).cast(),
+        std::ptr::without_provenance_mut(sys::LAUNCH_PARAM_END),
+    ]
 }
 
 impl Driver {
@@ -453,17 +466,47 @@ impl Driver {
         params: &mut [u8],
     ) -> Result<()> {
         let mut size = params.len();
-        let extra: [*mut c_void; 5] = [
-            std::ptr::without_provenance_mut(sys::LAUNCH_PARAM_BUFFER),
-            params.as_mut_ptr().cast(),
-            std::ptr::without_provenance_mut(sys::LAUNCH_PARAM_SIZE),
-            (&raw mut size).cast(),
-            std::ptr::without_provenance_mut(sys::LAUNCH_PARAM_END),
-        ];
+        let extra = parameter_block(params, &mut size);
         let ([gx, gy, gz], [bx, by, bz]) = (grid, block);
         let none = std::ptr::null();
         let extra = if size == 0 { none } else { extra.as_ptr() };
         call!(self, launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, none, extra))
+    }
+
+    /// Launches a kernel in clusters of so many blocks in x, y, z, with its parameter block.
+    pub(crate) fn launch_in_clusters(
+        &self,
+        function: Function,
+        (grid, block, cluster): ([u32; 3], [u32; 3], [u32; 3]),
+        cooperative: bool,
+        shared: u32,
+        stream: Stream,
+        params: &mut [u8],
+    ) -> Result<()> {
+        let Some(launch) = self.table.launch_kernel_ex else {
+            let text = "The driver has no cuLaunchKernelEx, which is in CUDA since 11.8";
+            return Err(Error::new(Code::NotSupported, text));
+        };
+        let attributes = [
+            LaunchAttribute::new(LaunchAttribute::CLUSTER_DIMENSION, &cluster),
+            LaunchAttribute::new(LaunchAttribute::COOPERATIVE, &[1]),
+        ];
+        let attributes = &attributes[..1 + usize::from(cooperative)];
+        let config = LaunchConfig {
+            grid,
+            block,
+            shared_bytes: shared,
+            stream,
+            attributes: attributes.as_ptr(),
+            count: attributes.len() as c_uint,
+        };
+        let mut size = params.len();
+        let extra = parameter_block(params, &mut size);
+        let none = std::ptr::null();
+        let extra = if size == 0 { none } else { extra.as_ptr() };
+        // SAFETY: as for the other entry points; the configuration has as many attributes as it says.
+        let status = unsafe { launch(&config, function, none, extra) };
+        self.check(status, "cuLaunchKernelEx")
     }
 
     /// Launches a kernel whose blocks may wait for each other; `params` point into its parameter block.

@@ -5,8 +5,8 @@ use super::image::Contents;
 use super::sys::{self, function_attribute};
 use parking_lot::Mutex;
 use rgpu_device::{
-    Code, Error, FunctionInfo, GlobalInfo, GlobalKind, Handle, ModuleInfo, Ordinal, ParamInfo, Result,
-    attribute,
+    ClusterInfo, Code, Error, FunctionInfo, GlobalInfo, GlobalKind, Handle, ModuleInfo, Ordinal, ParamInfo,
+    Result, attribute,
 };
 
 /// A kernel.
@@ -128,6 +128,10 @@ fn describe_kernel(
         None => read.map(|k| k.params.clone()).unwrap_or_default(),
     };
     let get = |attribute| driver.function_attribute(function, attribute);
+    // Drivers that know nothing of clusters do not know these.
+    let side = |axis| get(function_attribute::REQUIRED_CLUSTER_WIDTH + axis).unwrap_or(0);
+    let cluster = ClusterInfo { required: [side(0), side(1), side(2)], must_be_set: false, most: 0 };
+    let must_be_set = get(function_attribute::CLUSTER_SIZE_MUST_BE_SET).unwrap_or(0) != 0;
     Ok(FunctionInfo {
         params,
         max_threads: get(function_attribute::MAX_THREADS)?,
@@ -138,6 +142,7 @@ fn describe_kernel(
         ptx_version: get(function_attribute::PTX_VERSION)?,
         binary_version: get(function_attribute::BINARY_VERSION)?,
         required_block: read.map_or([0; 3], |k| k.required_block),
+        cluster: ClusterInfo { must_be_set: must_be_set && cluster.required == [0; 3], ..cluster },
         // The driver refuses a whole module or nothing.
         refusal: None,
         name,

@@ -416,10 +416,20 @@ impl Submitter {
                 *allowed = launch.shared_bytes;
             }
         }
+        // The client has found out whether the program allows it.
+        let blocks = launch.cluster.iter().fold(1u32, |n, side| n.saturating_mul(*side));
+        if blocks > rgpu_device::PORTABLE_CLUSTER {
+            let attribute = sys::function_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+            core.driver.set_function_attribute(kernel.raw, attribute, 1).map_err(describe)?;
+        }
         let timed = Timed { core, stream, belongings: &belongings, measured };
         let start = timed.mark()?;
         let (grid, block, shared) = (launch.grid, launch.block, launch.shared_bytes);
-        let launched = if launch.cooperative {
+        let launched = if launch.cluster != [0; 3] {
+            let shape = (grid, block, launch.cluster);
+            let params = &mut launch.params;
+            core.driver.launch_in_clusters(kernel.raw, shape, launch.cooperative, shared, stream.raw, params)
+        } else if launch.cooperative {
             let base = launch.params.as_mut_ptr();
             let params: Vec<*mut c_void> = kernel
                 .info

@@ -171,6 +171,43 @@ pub(crate) mod function_attribute {
     pub(crate) const PTX_VERSION: c_int = 5;
     pub(crate) const BINARY_VERSION: c_int = 6;
     pub(crate) const MAX_DYNAMIC_SHARED: c_int = 8;
+    pub(crate) const CLUSTER_SIZE_MUST_BE_SET: c_int = 10;
+    pub(crate) const REQUIRED_CLUSTER_WIDTH: c_int = 11;
+    pub(crate) const NON_PORTABLE_CLUSTER_SIZE_ALLOWED: c_int = 14;
+}
+
+/// `CUlaunchAttribute`; the value is a union of 64 bytes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchAttribute {
+    pub(crate) id: c_uint,
+    pub(crate) pad: u32,
+    pub(crate) value: [u32; 16],
+}
+
+impl LaunchAttribute {
+    /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE` and `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
+    pub(crate) const COOPERATIVE: c_uint = 2;
+    pub(crate) const CLUSTER_DIMENSION: c_uint = 4;
+
+    /// An attribute whose value begins with these words.
+    pub(crate) fn new(id: c_uint, words: &[u32]) -> Self {
+        let mut value = [0; 16];
+        value[..words.len()].copy_from_slice(words);
+        Self { id, pad: 0, value }
+    }
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LaunchConfig {
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) shared_bytes: c_uint,
+    pub(crate) stream: Stream,
+    pub(crate) attributes: *const LaunchAttribute,
+    pub(crate) count: c_uint,
 }
 
 #[cfg(test)]
@@ -181,6 +218,7 @@ mod tests {
     #[test]
     fn layouts_are_those_of_the_public_header() {
         assert_eq!((size_of::<MemAllocationProp>(), size_of::<MemAccessDesc>()), (32, 12));
+        assert_eq!((size_of::<LaunchAttribute>(), size_of::<LaunchConfig>()), (72, 56));
         assert_eq!(offset_of!(MemAllocationProp, win32), 16);
         assert_eq!(offset_of!(MemAllocationProp, compression), 24);
         assert_eq!(size_of::<Memcpy2d>(), 128);

@@ -200,6 +200,9 @@ entry_points! {
     need launch_cooperative_kernel(
         Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *const *mut c_void
     ): 9000 c"cuLaunchCooperativeKernel" c"cuLaunchCooperativeKernel";
+    want launch_kernel_ex(*const LaunchConfig, Function, *const *mut c_void, *const *mut c_void):
+        11080 c"cuLaunchKernelEx" c"cuLaunchKernelEx"
+        ; "there are no launches in clusters of blocks";
     need occupancy(*mut c_int, Function, c_int, usize):
         6050 c"cuOccupancyMaxActiveBlocksPerMultiprocessor" c"cuOccupancyMaxActiveBlocksPerMultiprocessor";
     need launch_host_func(Stream, HostFn, *mut c_void): 10000 c"cuLaunchHostFunc" c"cuLaunchHostFunc";

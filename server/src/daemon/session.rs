@@ -98,6 +98,7 @@ impl Daemon {
             offer: more.offer,
             minor: minor.min(MINOR),
             seat: more.seat,
+            check: more.check,
             desk: tenant.is_some(),
             extras: HelloExtras {
                 keeps_images: images.is_some(),

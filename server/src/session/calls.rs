@@ -407,6 +407,7 @@ impl Dispatcher {
                 block: call.block.map(u32::from),
                 shared_bytes: call.shared_bytes,
                 cooperative: false,
+                cluster: [0; 3],
                 params: payload.bytes(),
             })
         });
@@ -414,6 +415,15 @@ impl Dispatcher {
     }
 
     fn launch(&mut self, call: wire::Launch, payload: Payload<'_>) -> Result<()> {
+        let wire::Launch { stream, module, function, grid, block, shared_bytes, cooperative } = call;
+        let cluster = [0; 3];
+        self.launch_cluster(
+            LaunchCluster { stream, module, function, grid, block, shared_bytes, cooperative, cluster },
+            payload,
+        )
+    }
+
+    fn launch_cluster(&mut self, call: LaunchCluster, payload: Payload<'_>) -> Result<()> {
         self.on_stream(call.stream);
         let function = self.modules.kernel(call.module, call.function)?;
         let r = self.device.launch(rgpu_device::Launch {
@@ -424,6 +434,7 @@ impl Dispatcher {
             block: call.block,
             shared_bytes: call.shared_bytes,
             cooperative: call.cooperative,
+            cluster: call.cluster,
             params: payload.bytes(),
         });
         self.took(call.stream, 0, r)

@@ -5,8 +5,8 @@ use super::outgoing::Outgoing;
 use super::pressure::Pressure;
 use crate::store::Store;
 use parking_lot::{Condvar, Mutex};
-use rgpu_device::{Code, Done, Error, Host, Result};
-use rgpu_protocol::frame::{FetchRequest, MAX_BULK, Notice};
+use rgpu_device::{Code, Done, Error, Finding, Host, Result};
+use rgpu_protocol::frame::{FetchRequest, Found, MAX_BULK, Notice};
 use rgpu_protocol::wire::to_bytes;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -156,6 +156,15 @@ impl Host for WireHost {
         if collector.as_ref().is_none_or(|collector| collector.send(Due::HostFunction(id)).is_err()) {
             self.out.notice(Notice::HostFunc, 0, &[&id.to_le_bytes()]);
         }
+    }
+
+    fn found(&self, finding: Finding<'_>) {
+        let found = match finding {
+            Finding::Mistake(text) => Found::new(Found::MISTAKE, 1, text),
+            Finding::Unreported(count) => Found::new(Found::UNREPORTED, count, ""),
+            Finding::Remark(text) => Found::new(Found::REMARK, 0, text),
+        };
+        self.out.notice(Notice::Found, 0, &[&to_bytes(&found)]);
     }
 
     fn kept_code(&self, name: &[u8; 32]) -> Option<Vec<u8>> {

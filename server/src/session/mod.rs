@@ -18,6 +18,7 @@ mod lending;
 mod memory;
 pub use memory::initial_credit;
 mod modules;
+mod notes;
 mod outgoing;
 mod overuse;
 mod pressure;

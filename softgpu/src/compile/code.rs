@@ -207,17 +207,14 @@ fn verify(function: &ir::Function, role: &Role, around: &Surroundings<'_>) -> Re
     })
 }
 
-/// Compiles a function that `emit` makes, and returns what that says of it. Nothing is compiled that [`super::verify`]
+/// Optimises a function that `emit` makes, and returns what that says of it. Nothing comes of it that [`super::verify`]
 /// does not find to stay inside of what it may touch. It looks at what the optimiser has made of the function; where it cannot follow
-/// that, the function as it was emitted is compiled instead. `also` sees what has been verified.
-pub(super) fn compile<Facts>(
-    id: FunctionId,
+/// that, the function stays as it was emitted.
+pub(super) fn verified<Facts>(
     mut emit: impl FnMut() -> Result<(ir::Function, Facts), Error>,
     role: impl Fn(&Facts) -> Role,
     around: &Surroundings<'_>,
-    body: &Function,
-    also: impl FnOnce(&ir::Function, &Facts),
-) -> Result<(Piece, Facts), Failure> {
+) -> Result<(Context, Facts), Failure> {
     let mut control = cranelift_codegen::control::ControlPlane::default();
     let (function, mut facts) = emit()?;
     let mut context = Context::for_function(function);
@@ -232,12 +229,23 @@ pub(super) fn compile<Facts>(
         super::verify::tests::plant(&mut context.func);
         verify(&context.func, &role(&facts), around)?;
     }
-    also(&context.func, &facts);
+    Ok((context, facts))
+}
+
+/// Compiles a function that `emit` makes.
+pub(super) fn compile<Facts>(
+    id: FunctionId,
+    emit: impl FnMut() -> Result<(ir::Function, Facts), Error>,
+    role: impl Fn(&Facts) -> Role,
+    around: &Surroundings<'_>,
+    body: &Function,
+) -> Result<(Piece, Facts), Failure> {
+    let (context, facts) = verified(emit, role, around)?;
     Ok((piece(id, context, around, body)?, facts))
 }
 
 /// Makes machine code of what has been verified.
-fn piece(
+pub(super) fn piece(
     id: FunctionId,
     mut context: Context,
     around: &Surroundings<'_>,

@@ -131,7 +131,11 @@ impl Flow {
     }
 
     /// The blocks of the loop that a back edge closes.
-    fn loop_blocks(&self, (tail, head): (usize, usize), predecessors: &[Vec<usize>]) -> Vec<usize> {
+    pub(super) fn loop_blocks(
+        &self,
+        (tail, head): (usize, usize),
+        predecessors: &[Vec<usize>],
+    ) -> Vec<usize> {
         let mut inside = vec![false; self.blocks.len()];
         inside[head] = true;
         let mut members = vec![head];
@@ -145,7 +149,7 @@ impl Flow {
         members
     }
 
-    fn predecessors(&self) -> Vec<Vec<usize>> {
+    pub(super) fn predecessors(&self) -> Vec<Vec<usize>> {
         let mut predecessors = vec![Vec::new(); self.blocks.len()];
         for (index, block) in self.blocks.iter().enumerate() {
             for &successor in &block.successors {
@@ -239,6 +243,9 @@ pub(super) fn visit(instruction: &Instruction, op: &Op, vars: &Vars, f: &mut dyn
     for (index, operand) in instruction.operands.iter().enumerate() {
         let defined = index == 0 && traits.has_result;
         let mut registers = |reg: RegId, access| f(reg.0, access);
+        if defined && traits.reads_result {
+            walk(operand, false, vars, &mut registers, false);
+        }
         walk(operand, defined, vars, &mut registers, matches!(op, Op::St { .. }));
     }
 }

@@ -10,11 +10,13 @@ use rgpu_image::ptx::ast::{FunctionId, Type};
 use rgpu_wire::{from_bytes, records, to_bytes};
 
 use super::code::{Link, Piece, Reference};
+use super::helpers::group::Group;
 use super::helpers::matrix::{Offsets, Operation};
 use super::lines::Lines;
 use super::op::MatrixShape;
 use super::relocate::Target;
 use super::{Environment, Unit, code};
+use crate::abi::counted::Sites;
 use crate::abi::{Cut, CutKind, ReduceOp, ShuffleMode, VoteMode};
 
 /// What a kernel's bytes are kept under.
@@ -29,10 +31,13 @@ pub(super) struct Compiled {
     pub reserved_shared: bool,
     pub cuts: Vec<Cut>,
     pub matrix_ops: Vec<Operation>,
+    pub group_ops: Vec<Group>,
     /// The kernel, then the functions that it calls.
     pub pieces: Vec<Piece>,
     /// What the table of functions holds: number, function and signature.
     pub entries: Vec<(u32, FunctionId, u32)>,
+    /// What is counted, in kernels that are compiled for that; these are not kept.
+    pub sites: Option<Sites>,
 }
 
 /// Where a module's kernels are kept.
@@ -98,6 +103,7 @@ records! {
         reserved_shared: bool,
         cuts: Vec<CutBytes>,
         matrix_ops: Vec<MatrixBytes>,
+        group_ops: Vec<MatrixBytes>,
         pieces: Vec<PieceBytes>,
         entries: Vec<[u32; 3]>,
     }
@@ -114,6 +120,7 @@ impl Compiled {
             reserved_shared: self.reserved_shared,
             cuts: self.cuts.iter().map(CutBytes::of).collect(),
             matrix_ops: self.matrix_ops.iter().map(MatrixBytes::of).collect(),
+            group_ops: self.group_ops.iter().map(MatrixBytes::of_group).collect(),
             pieces: self.pieces.iter().map(PieceBytes::of).collect(),
             entries: self.entries.iter().map(|&(number, id, shape)| [number, id.0, shape]).collect(),
         })
@@ -130,12 +137,14 @@ impl Compiled {
             reserved_shared: bytes.reserved_shared,
             cuts: bytes.cuts.iter().map(CutBytes::cut).collect::<Option<_>>()?,
             matrix_ops: bytes.matrix_ops.iter().map(MatrixBytes::operation).collect::<Option<_>>()?,
+            group_ops: bytes.group_ops.iter().map(MatrixBytes::group).collect::<Option<_>>()?,
             pieces: bytes.pieces.into_iter().map(PieceBytes::piece).collect::<Option<_>>()?,
             entries: bytes
                 .entries
                 .iter()
                 .map(|&[number, id, shape]| (number, FunctionId(id), shape))
                 .collect(),
+            sites: None,
         })
     }
 }
@@ -168,6 +177,9 @@ impl CutBytes {
             CutKind::Elect => (10, 0),
             CutKind::Yield => (11, 0),
             CutKind::Matrix(index) => (12, index.into()),
+            CutKind::ClusterArrive => (13, 0),
+            CutKind::ClusterWait => (14, 0),
+            CutKind::Group(index) => (15, index.into()),
         };
         Self { kind, detail, legacy: cut.legacy, line: cut.line }
     }
@@ -188,6 +200,9 @@ impl CutBytes {
             10 => CutKind::Elect,
             11 => CutKind::Yield,
             12 => CutKind::Matrix(u16::try_from(self.detail).ok()?),
+            13 => CutKind::ClusterArrive,
+            14 => CutKind::ClusterWait,
+            15 => CutKind::Group(u16::try_from(self.detail).ok()?),
             _ => return None,
         };
         Some(Cut { kind, legacy: self.legacy, line: self.line })
@@ -244,6 +259,34 @@ impl MatrixBytes {
             (1, [count, rows, out, _]) => Operation::Distribute { count, transpose: flag(0), rows, out },
             (2, [at, out, ..]) => Operation::Transpose { at, out },
             _ => return None,
+        })
+    }
+
+    fn of_group(group: &Group) -> Self {
+        let MatrixShape { m, n, k, a, b, c, d, sat, .. } = group.shape;
+        let flags = [sat, group.a.is_some(), group.transpose_a, group.transpose_b, group.negate];
+        Self {
+            kind: 0,
+            shape: [m, n, k],
+            types: [a, b, c, d].map(|ty| position(Type::ALL, ty) as u8),
+            flags: flags.iter().rev().fold(0, |all, &bit| all << 1 | u8::from(bit)),
+            numbers: [group.a.unwrap_or(0) as u32, group.d as u32, 0, 0],
+        }
+    }
+
+    fn group(&self) -> Option<Group> {
+        let [m, n, k] = self.shape;
+        let flag = |bit: u8| self.flags >> bit & 1 == 1;
+        let ty = |index: usize| Type::ALL.get(usize::from(self.types[index])).copied();
+        let (a, b, c, d) = (ty(0)?, ty(1)?, ty(2)?, ty(3)?);
+        let shape = MatrixShape { m, n, k, a, b, c, d, a_row: true, b_row: false, sat: flag(0) };
+        super::helpers::group::is_supported(&shape).then_some(Group {
+            shape,
+            a: flag(1).then_some(self.numbers[0] as usize),
+            d: self.numbers[1] as usize,
+            transpose_a: flag(2),
+            transpose_b: flag(3),
+            negate: flag(4),
         })
     }
 }
@@ -318,6 +361,7 @@ mod tests {
                 CutKind::Elect,
                 CutKind::Yield,
                 CutKind::Matrix(700),
+                CutKind::Group(7),
             ])
             .chain(SHUFFLES.map(CutKind::Shuffle))
             .chain(VOTES.map(CutKind::Vote))
@@ -353,6 +397,25 @@ mod tests {
                 Operation::Distribute { count: 4, transpose: true, rows: 16, out: 32 },
                 Operation::Transpose { at: 48, out: 64 },
             ],
+            group_ops: vec![Group {
+                shape: MatrixShape {
+                    m: 64,
+                    n: 24,
+                    k: 32,
+                    a: Type::S8,
+                    b: Type::U8,
+                    c: Type::S32,
+                    d: Type::S32,
+                    a_row: true,
+                    b_row: false,
+                    sat: true,
+                },
+                a: Some(16),
+                d: 64,
+                transpose_a: false,
+                transpose_b: true,
+                negate: false,
+            }],
             pieces: vec![Piece {
                 id: FunctionId(9),
                 bytes: (0..10).collect(),
@@ -369,6 +432,7 @@ mod tests {
                 ],
             }],
             entries: vec![(0, FunctionId(5), 2), (3, FunctionId(6), u32::MAX)],
+            sites: None,
         }
     }
 

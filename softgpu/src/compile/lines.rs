@@ -57,6 +57,10 @@ impl abi::Origins for Origins {
     fn source(&self, line: u32) -> Option<String> {
         self.source.describe(line)
     }
+
+    fn chain(&self, line: u32) -> Vec<String> {
+        self.source.of_line(line).iter().map(ToString::to_string).collect()
+    }
 }
 
 #[cfg(test)]

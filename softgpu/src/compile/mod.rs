@@ -22,6 +22,7 @@ mod kept;
 mod layout;
 mod lines;
 mod lockstep;
+mod loops;
 mod op;
 mod opcode;
 mod relocate;
@@ -36,19 +37,25 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
+/// Conversions of halves, for the executor's helpers.
+pub(crate) mod halves {
+    pub(crate) use super::helpers::half::{bf16_from_f64, f16_from_f64, f32_from_f16};
+}
+
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cranelift_codegen::ir::{self, AbiParam, UserFuncName, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, FunctionInfo, GlobalKind, Host, ParamInfo, Range};
+use rgpu_device::{ClusterInfo, Code, Error, FunctionInfo, GlobalKind, Host, ParamInfo, Range};
 
 use crate::abi;
 use code::{Image, Importer, Piece};
 use emit::{Context, Emitter, Facts};
+use helpers::group::Group;
 use kept::{Compiled, Shelf};
 use layout::SharedLayout;
 use lines::Origins;
@@ -167,10 +174,14 @@ impl<'a> Bodies<'a> {
         Ok(Self { kernel, functions })
     }
 
+    /// The kernel and the functions.
+    fn all<'b>(&'b self, unit: &'b Unit) -> Vec<&'b Function> {
+        let functions = self.functions.iter().map(|id| &unit.module.functions[id.0 as usize]);
+        std::iter::once(&*self.kernel).chain(functions).collect()
+    }
+
     fn shared(&self, unit: &Unit) -> Result<SharedLayout, Error> {
-        let mut bodies: Vec<&Function> = vec![&self.kernel];
-        bodies.extend(self.functions.iter().map(|id| &unit.module.functions[id.0 as usize]));
-        SharedLayout::new(unit, &bodies)
+        SharedLayout::new(unit, &self.all(unit))
     }
 }
 
@@ -214,6 +225,11 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
         ptx_version: unit.module.target_sm,
         binary_version: compute_capability,
         required_block: kernel.required_threads.unwrap_or_default(),
+        cluster: ClusterInfo {
+            required: kernel.required_cluster.unwrap_or_default(),
+            must_be_set: kernel.needs_cluster && kernel.required_cluster.is_none(),
+            most: kernel.max_cluster.unwrap_or(0),
+        },
         refusal: checked.err(),
     }
 }
@@ -253,48 +269,79 @@ impl Linked {
             return Ok(kernel.clone());
         }
         let kernel = Arc::new(self.find_or_compile(index, id)?);
+        if vector::mode() == vector::Mode::First {
+            // Code for vectors of threads is not kept.
+            self.add_vectors(id, &kernel);
+        }
         *slot = Some(kernel.clone());
         Ok(kernel)
+    }
+
+    /// Compiles a kernel for vectors of threads, where that can be done. Launches from then on may use it.
+    pub fn improve(&self, index: u32) {
+        if let (Some(kernel), Some(&id)) = (self.compiled(index), self.unit.kernels.get(index as usize)) {
+            self.add_vectors(id, &kernel);
+        }
+    }
+
+    fn add_vectors(&self, id: FunctionId, kernel: &abi::Kernel) {
+        match self.compile_vectors(id) {
+            // The state is that of the code it stands beside.
+            Ok((state_bytes, vectors)) if state_bytes == kernel.state_bytes => {
+                let _ = kernel.vectors.set(vectors);
+            }
+            Ok(_) => vector::say(&kernel.name, "its state is another one"),
+            Err(why) => vector::say(&kernel.name, &why),
+        }
     }
 
     fn find_or_compile(&self, index: u32, id: FunctionId) -> Result<abi::Kernel, Error> {
         let unit = &self.unit;
         let kept = match &self.shelf {
+            // What is counted in a kernel is not kept with its machine code.
+            Some(_) if self.environment.checks.counts => None,
             Some(shelf) => shelf.name(unit, &self.environment, index)?.map(|name| (shelf, name)),
             None => None,
         };
         if let Some((shelf, name)) = &kept
             && let Some(compiled) = shelf.find(name)
+            && let Ok(kernel) = self.place(id, compiled, unit.table())
         {
-            // Code for vectors of threads is not kept.
-            let vectors = if vector::wanted() { self.compile(id, &unit.table())?.1 } else { None };
-            if let Ok(kernel) = self.place(id, compiled, unit.table(), vectors) {
-                return Ok(kernel);
-            }
+            return Ok(kernel);
         }
         let table = unit.table();
-        let (compiled, vectors) = self.compile(id, &table)?;
+        let compiled = self.compile(id, &table)?;
         let is_movable = |piece: &Piece| relocate::is_movable(&piece.bytes, table.range());
         if let Some((shelf, name)) = &kept
             && compiled.pieces.iter().all(is_movable)
         {
             shelf.keep(name, &compiled);
         }
-        self.place(id, compiled, table, vectors)
+        self.place(id, compiled, table)
     }
 
-    /// Compiles a kernel and all that it calls.
-    fn compile(&self, id: FunctionId, table: &Table) -> Result<(Compiled, Option<abi::Vectors>), Error> {
+    /// Has the kernel `id` emitted, optimised, verified and handed on, together with what it calls.
+    fn with_kernel<R>(
+        &self,
+        id: FunctionId,
+        table: &Table,
+        for_vectors: bool,
+        hand_on: impl FnOnce(Verified<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let unit = &self.unit;
         let bodies = Bodies::new(unit, id)?;
         let shared = bodies.shared(unit)?;
         let reserved_shared = Cell::new(false);
+        let sites = RefCell::default();
         let context = Context {
             unit,
             env: &self.environment,
             shared: &shared,
             table,
             reserved_shared: &reserved_shared,
+            for_vectors,
+            sites: &sites,
+            cluster: unit.knows_cluster_addresses(&bodies.all(unit)),
         };
         let callee_of = |id| unit.callee(id);
         let callee_of_shape = |number| unit.callee_of_shape(number);
@@ -305,12 +352,10 @@ impl Linked {
             functions: &callee_of,
             signatures: &callee_of_shape,
         };
-        let mut builders = FunctionBuilderContext::new();
-        let mut pieces = Vec::new();
-
         let kernel = &*bodies.kernel;
         let vars = Vars::new(kernel, &unit.ops);
         check_frame(kernel, &vars)?;
+        let mut builders = FunctionBuilderContext::new();
         let mut signature = ir::Signature::new(CallConv::SystemV);
         signature.params.extend([types::I64, types::I32, types::I64].map(AbiParam::new));
         let emit = || {
@@ -322,17 +367,44 @@ impl Linked {
             Ok((function, facts))
         };
         let role = |facts: &Facts| Role::Kernel { frame: vars.frame, state: facts.state_bytes };
-        let mut vectors = None;
-        let alone = unit.needs_turns(kernel);
-        let also = |function: &ir::Function, facts: &Facts| {
-            if vector::wanted() && alone.is_none() && self.environment.checks.bits() == 0 {
-                let compiled = vector::compile(function, facts.state_bytes);
-                vectors = compiled.map_err(|why| vector::say(&kernel.name, &why)).ok();
+        let (machine, facts) = code::verified(emit, role, &around).map_err(|e| e.of(kernel, kernel))?;
+        hand_on(Verified {
+            bodies: &bodies,
+            context: &context,
+            around: &around,
+            frame: vars.frame,
+            machine,
+            facts,
+        })
+    }
+
+    /// Compiles a kernel for vectors of threads. The number is that of the bytes of its threads' states.
+    fn compile_vectors(&self, id: FunctionId) -> Result<(u32, abi::Vectors), String> {
+        if self.environment.checks.bits() != 0 {
+            return Err("its accesses are looked at".into());
+        }
+        let compiled = self.with_kernel(id, &self.unit.table(), true, |verified| {
+            if self.unit.needs_turns(&verified.bodies.kernel).is_some() {
+                return Ok(Err("its lanes take turns".into()));
             }
-        };
-        let (piece, facts) =
-            code::compile(id, emit, role, &around, kernel, also).map_err(|e| e.of(kernel, kernel))?;
-        pieces.push(piece);
+            let (function, state_bytes) = (&verified.machine.func, verified.facts.state_bytes);
+            let vectors = vector::compile(function, state_bytes, self.environment.helpers.texture);
+            Ok(vectors.map(|vectors| (state_bytes, vectors)))
+        });
+        compiled.map_err(|error| error.to_string()).flatten()
+    }
+
+    /// Compiles a kernel and all that it calls.
+    fn compile(&self, id: FunctionId, table: &Table) -> Result<Compiled, Error> {
+        self.with_kernel(id, table, false, |verified| self.finish(id, verified))
+    }
+
+    fn finish(&self, id: FunctionId, verified: Verified<'_>) -> Result<Compiled, Error> {
+        let unit = &self.unit;
+        let Verified { bodies, context, around, frame, machine, facts } = verified;
+        let kernel = &*bodies.kernel;
+        let mut builders = FunctionBuilderContext::new();
+        let mut pieces = vec![code::piece(id, machine, around, kernel)?];
 
         for &callee in &bodies.functions {
             let body = &unit.module.functions[callee.0 as usize];
@@ -344,12 +416,12 @@ impl Linked {
                 let mut function = ir::Function::with_name_signature(name, called.signature.clone());
                 let mut importer = Importer::new()?;
                 let builder = FunctionBuilder::new(&mut function, &mut builders);
-                Emitter::device_function(&context, builder, &mut importer, body, &vars)?;
+                Emitter::device_function(context, builder, &mut importer, body, &vars)?;
                 Ok((function, ()))
             };
             let role = |(): &()| Role::Function { arguments: called.arguments.clone() };
-            let (piece, ()) = code::compile(callee, emit, role, &around, body, |_, ()| ())
-                .map_err(|e| e.of(body, kernel))?;
+            let (piece, ()) =
+                code::compile(callee, emit, role, around, body).map_err(|e| e.of(body, kernel))?;
             pieces.push(piece);
         }
 
@@ -358,27 +430,22 @@ impl Linked {
             // Only those that something refers to can be called through a pointer, and only as what they are.
             Some((unit.number(callee)? as u32, callee, unit.shape(&body.params, &body.returns)?))
         };
-        let compiled = Compiled {
+        Ok(Compiled {
             state_bytes: facts.state_bytes,
-            local_bytes: vars.frame,
-            static_shared: shared.size,
-            reserved_shared: reserved_shared.get(),
+            local_bytes: frame,
+            static_shared: context.shared.size,
+            reserved_shared: context.reserved_shared.get(),
             cuts: facts.cuts,
             matrix_ops: facts.matrix_ops,
+            group_ops: facts.group_ops,
             pieces,
             entries: bodies.functions.iter().filter_map(entry).collect(),
-        };
-        Ok((compiled, vectors))
+            sites: self.environment.checks.counts.then(|| context.sites.take()),
+        })
     }
 
     /// Puts a compiled kernel into its place in this process.
-    fn place(
-        &self,
-        id: FunctionId,
-        compiled: Compiled,
-        table: Arc<Table>,
-        vectors: Option<abi::Vectors>,
-    ) -> Result<abi::Kernel, Error> {
+    fn place(&self, id: FunctionId, compiled: Compiled, table: Arc<Table>) -> Result<abi::Kernel, Error> {
         let missing = || Error::new(Code::Unknown, "The compiled kernel is not in its place");
         let image = Image::new(&compiled.pieces, table.clone())?;
         for &(number, callee, shape) in &compiled.entries {
@@ -392,16 +459,29 @@ impl Linked {
         Ok(abi::Kernel {
             name: self.unit.module.functions[id.0 as usize].name.clone(),
             run,
-            vectors,
+            vectors: OnceLock::new(),
             state_bytes: compiled.state_bytes,
             local_bytes: compiled.local_bytes,
             static_shared: compiled.static_shared,
             reserved_shared: compiled.reserved_shared,
             cuts: compiled.cuts,
             matrix_ops: operations.collect::<Result<_, _>>()?,
+            sites: compiled.sites,
+            group_ops: compiled.group_ops.iter().map(Group::function).collect(),
             code: Arc::new(Origins { image: Arc::new(image), source: self.unit.locations.clone() }),
         })
     }
+}
+
+/// A kernel before machine code is made of it.
+struct Verified<'a> {
+    bodies: &'a Bodies<'a>,
+    context: &'a Context<'a>,
+    around: &'a Surroundings<'a>,
+    /// Bytes of its local variables.
+    frame: u32,
+    machine: cranelift_codegen::Context,
+    facts: Facts,
 }
 
 /// Frames have to be addressable.

@@ -4,8 +4,10 @@
 //! that makes machine code of it.
 
 use super::opcode::{Combine, Compare, IntRounding, Rounding};
+use crate::abi::tensor::TensorOp;
 use crate::abi::texture::TextureOp;
 use crate::abi::{ReduceOp, ShuffleMode, VoteMode};
+use rgpu_device::tensor_map::Field;
 use rgpu_image::ptx::ast::Type;
 
 /// Integer operations with two sources and a result of the same type.
@@ -231,7 +233,10 @@ pub(super) enum SpaceTest {
     Const,
     Global,
     Local,
+    /// The block's own shared memory.
     Shared,
+    /// That of all blocks of the cluster.
+    Cluster,
     Param,
 }
 
@@ -275,6 +280,8 @@ pub(super) struct Traits {
     pub pure: bool,
     /// Whether the first operand is written.
     pub has_result: bool,
+    /// Whether it is read, too, before it is written.
+    pub reads_result: bool,
     /// Whether it reads and writes the carry flag.
     pub carry: (bool, bool),
     /// Whether a loop around it may be waiting for another thread. Atomics count only where their result is used; the
@@ -292,6 +299,7 @@ impl Traits {
             control,
             pure: false,
             has_result: false,
+            reads_result: false,
             carry: (false, false),
             observes_others: false,
             floats,
@@ -324,6 +332,10 @@ impl Traits {
 
     const fn with_result(self, has_result: bool) -> Self {
         Self { has_result, ..self }
+    }
+
+    const fn reading_result(self) -> Self {
+        Self { reads_result: true, ..self }
     }
 
     const fn carry(self, reads: bool, writes: bool) -> Self {
@@ -414,8 +426,23 @@ macro_rules! operations {
             mbarrier;
         /// Copies from global to shared memory; the size is an operand. With a hint, the last operand is a policy.
         CpAsync { hint: bool } = Traits::effect(), cp_async;
-        /// Copies any number of bytes from global to shared memory, and tells a barrier so.
-        CpBulk = Traits::effect(), cp_bulk;
+        /// Copies any number of bytes from global to shared memory, or within the cluster's shared memory, and tells a barrier so.
+        CpBulk { shared: bool } = Traits::effect(), cp_bulk;
+        /// `st.async`: stores in shared memory, and tells a barrier so.
+        StAsync { ty: Type, vector: u32 } = Traits::effect().floats(Floats::Moved(1, *ty)), st_async;
+        /// `red.async`: likewise.
+        RedAsync { op: Combine, ty: Type } = Traits::effect(), red_async;
+        /// `mapa`: the place in another block's shared memory that an address is of in the block's own. The address is
+        /// generic, or has so many bits.
+        Mapa { ty: Type, generic: bool } = Traits::pure(), mapa;
+        /// `getctarank`: the rank of the block whose shared memory an address is in.
+        GetCtaRank { ty: Type, generic: bool } = Traits::pure(), get_cta_rank;
+        /// `barrier.cluster`.
+        BarCluster { wait: bool } = Traits::cut().with_result(false), bar_cluster;
+        /// Bulk copies that a helper makes, of tensors and of bytes.
+        Tensor { op: TensorOp } = Traits::effect(), tensor;
+        /// `tensormap.replace`; the map is in shared memory, or at a generic address.
+        ReplaceMap { field: Field, shared: bool } = Traits::effect(), replace_map;
         Cvta { place: MemoryTarget, to: bool } = Traits::pure(), cvta;
         Isspacep { space: SpaceTest } = Traits::pure(), isspacep;
         Bra = Traits::control(Control::Branch), bra;
@@ -446,6 +473,8 @@ macro_rules! operations {
         WmmaStore { shape: MatrixShape, row: bool, shared: bool } = Traits::effect(), wmma_store;
         Ldmatrix { count: u32, transpose: bool, shared: bool } = Traits::cut(), ldmatrix;
         Movmatrix = Traits::cut(), movmatrix;
+        /// `wgmma.mma_async`: four warps multiply matrices in shared memory.
+        Wgmma { shape: MatrixShape } = Traits::cut().reading_result(), wgmma;
         /// Everything on textures and surfaces.
         Texture { op: TextureOp } = Traits::effect().with_result(op.has_result()), texture;
     } };
@@ -470,6 +499,11 @@ macro_rules! define {
 operations!(define);
 
 impl Op {
+    /// Whether addresses of other blocks' shared memory come from it: where none of these is, nobody has one.
+    pub(super) fn knows_cluster_addresses(&self) -> bool {
+        matches!(self, Self::Mapa { .. } | Self::GetCtaRank { .. })
+    }
+
     /// Whether a thread stops here to wait for others or to let them go first.
     pub(super) fn is_cut(&self) -> bool {
         self.traits().control == Control::Cut

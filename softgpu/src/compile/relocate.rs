@@ -51,12 +51,35 @@ pub(super) struct Places<'a> {
 
 impl Places<'_> {
     fn target(&self, address: u64) -> Option<Target> {
-        let Helpers { vprintf, malloc, free, assertfail, globaltimer, clock, device_runtime, check, texture } =
-            *self.helpers;
+        let Helpers {
+            vprintf,
+            malloc,
+            free,
+            assertfail,
+            globaltimer,
+            clock,
+            device_runtime,
+            check,
+            texture,
+            count,
+            tensor,
+        } = *self.helpers;
         if address >= self.table.base && address <= self.table.end() {
             return Some(Target::Table(address - self.table.base));
         }
-        let all = [vprintf, malloc, free, assertfail, globaltimer, clock, device_runtime, check, texture];
+        let all = [
+            vprintf,
+            malloc,
+            free,
+            assertfail,
+            globaltimer,
+            clock,
+            device_runtime,
+            check,
+            texture,
+            count,
+            tensor,
+        ];
         let known = all.contains(&(address as usize));
         (known || helpers::is_of_numbers(address as usize)).then(|| own(address))
     }

@@ -358,7 +358,24 @@ impl Unit {
 
     /// The line of an instruction of a kernel that is only right while threads of a block take turns; none if there is none.
     pub(super) fn needs_turns(&self, kernel: &Function) -> Option<u32> {
-        Self::instructions(kernel).find(|i| matches!(self.op(i), Op::Mbarrier { .. })).map(|i| i.line)
+        let needs = |op: &Op| {
+            matches!(
+                op,
+                Op::Mbarrier { .. }
+                    | Op::StAsync { .. }
+                    | Op::RedAsync { .. }
+                    | Op::CpBulk { .. }
+                    | Op::Tensor { .. }
+                    | Op::ReplaceMap { .. }
+            )
+        };
+        Self::instructions(kernel).find(|i| needs(self.op(i))).map(|i| i.line)
+    }
+
+    /// Whether functions that a kernel consists of can make addresses of other blocks' shared memory.
+    pub(super) fn knows_cluster_addresses(&self, bodies: &[&Function]) -> bool {
+        let all = bodies.iter().flat_map(|body| Self::instructions(body));
+        all.into_iter().any(|instruction| self.op(instruction).knows_cluster_addresses())
     }
 
     /// Finds the functions that observe others, and those in which threads can stop.
@@ -417,8 +434,9 @@ impl Unit {
 
     /// Whether a kernel and the functions that it can reach can be executed; an error says what not.
     pub(super) fn check_kernel(&self, kernel: &Function, functions: &[FunctionId]) -> Result<(), Error> {
-        if kernel.needs_cluster || kernel.required_cluster.is_some() {
-            return Err(refuse(kernel.line, "clusters of blocks are not supported"));
+        if kernel.counts_clusters {
+            let why = "grids that count clusters (.blocksareclusters) are not supported";
+            return Err(refuse(kernel.line, why));
         }
         let bodies = || {
             let functions = functions.iter().map(|id| &self.module.functions[id.0 as usize]);

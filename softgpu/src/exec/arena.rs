@@ -10,17 +10,20 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use parking_lot::{Mutex, MutexGuard};
-use rgpu_device::{AddressPlan, Code, Error, Range, Result, Seat};
+use rgpu_device::{AddressPlan, Code, Error, MAX_CLUSTER, Range, Result, Seat};
 
 use super::lending::DEVICE;
 use super::nearby::{Found, Nearby};
-use crate::abi::ARENA_MARGIN;
+use crate::abi::{ARENA_MARGIN, CLUSTER_STRIDE};
 pub(super) use rgpu_device::PAGE;
 
 /// Bytes that one block's shared memory may have at most.
 pub(super) const WINDOW: u64 = 256 << 10;
+const _: () = assert!(WINDOW <= CLUSTER_STRIDE as u64);
 /// Bytes of local memory that one block's threads may have together.
 pub(super) const LOCAL: u64 = 1 << 30;
+/// Bytes of it that those of a block of a cluster may have: all blocks of a cluster share one slot.
+pub(super) const CLUSTER_LOCAL: u64 = LOCAL / MAX_CLUSTER as u64;
 /// Most bytes of one kernel's parameters.
 pub(super) const PARAM_BYTES: u64 = 32 << 10;
 const _: () = assert!(rgpu_device::MAX_PARAM_BYTES as u64 <= PARAM_BYTES);
@@ -33,7 +36,8 @@ pub(super) const PARAM_SLOTS: u64 = 256;
 const DEVICE_ADDRESSES: u64 = 64 << 30;
 /// Addresses of modules' variables, at least.
 const GLOBAL_ADDRESSES: u64 = 16 << 30;
-const GUARD: u64 = 4 << 30;
+/// Behind a window there is as much as 32 bits reach, counted from the window of any block of a cluster.
+const GUARD: u64 = (4 << 30) + MAX_CLUSTER as u64 * CLUSTER_STRIDE as u64;
 const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
 const ALIGN: u64 = 2 << 20;
 
@@ -243,11 +247,22 @@ impl Arena {
         self.protect(self.params, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// Makes the shared-memory window of slot `index` accessible and returns its address.
-    pub(super) fn open_window(&self, index: u64) -> Result<u64> {
-        let window = Range { base: self.windows.base + index * WINDOW_STRIDE, size: WINDOW };
+    /// Makes the shared-memory window of slot `index` accessible, for the block of this rank in a cluster, and returns its address.
+    pub(super) fn open_window(&self, index: u64, rank: u64) -> Result<u64> {
+        let window = self.window(index, rank);
         self.protect(window, libc::PROT_READ | libc::PROT_WRITE)?;
         Ok(window.base)
+    }
+
+    /// Makes such a window inaccessible again.
+    pub(super) fn close_window(&self, index: u64, rank: u64) {
+        self.unmap(self.window(index, rank));
+    }
+
+    fn window(&self, index: u64, rank: u64) -> Range {
+        debug_assert!(rank < u64::from(MAX_CLUSTER));
+        let base = self.windows.base + index * WINDOW_STRIDE + rank * u64::from(CLUSTER_STRIDE);
+        Range { base, size: WINDOW }
     }
 
     /// Where the local memory of slot `index` lies, [`LOCAL`] bytes that are not accessible yet.

@@ -1,7 +1,7 @@
 //! The sixteen barriers of a block.
 
 use super::warp::lanes;
-use crate::abi::ReduceOp;
+use crate::abi::{ReduceOp, WARP};
 
 const WARPS: usize = 32;
 
@@ -38,14 +38,15 @@ impl Outcome {
 
 /// Who has arrived where.
 pub(super) struct Barriers {
-    all: [Barrier; 16],
+    /// None before a thread has arrived at one of them: most launches of small kernels never need their two kilobytes.
+    all: Vec<Barrier>,
     touched: u32,
 }
 
 impl Barriers {
     /// Nobody anywhere.
     pub(super) fn new() -> Self {
-        Self { all: [EMPTY; 16], touched: 0 }
+        Self { all: Vec::new(), touched: 0 }
     }
 
     /// Forgets everything.
@@ -68,6 +69,7 @@ impl Barriers {
 
     /// A lane arrives.
     pub(super) fn arrive(&mut self, number: usize, count: u32, warp: usize, lane: u32, predicate: bool) {
+        self.all.resize(16, EMPTY);
         let barrier = &mut self.all[number];
         barrier.count = count;
         barrier.arrived[warp] |= lane;
@@ -75,18 +77,28 @@ impl Barriers {
         self.touched |= 1 << number;
     }
 
+    /// All lanes of a warp arrive.
+    pub(super) fn arrive_all(&mut self, number: usize, count: u32, warp: usize) {
+        self.all.resize(16, EMPTY);
+        let barrier = &mut self.all[number];
+        barrier.count = count;
+        barrier.arrived[warp] = !0;
+        barrier.no += WARP as u32;
+        self.touched |= 1 << number;
+    }
+
     /// The lanes of a warp that have arrived.
     pub(super) fn arrived(&self, number: usize, warp: usize) -> u32 {
-        self.all[number].arrived[warp]
+        self.all.get(number).map_or(0, |barrier| barrier.arrived[warp])
     }
 
     /// Whether everybody it waits for is there. `alive` are the lanes that have not ended, by warp. With a
     /// count, a warp counts in full as soon as its living lanes have arrived.
     pub(super) fn is_complete(&self, number: usize, alive: impl Iterator<Item = u32>) -> bool {
-        let barrier = &self.all[number];
-        if self.touched >> number & 1 == 0 {
+        if self.is_untouched(number as u64) {
             return false;
         }
+        let barrier = &self.all[number];
         if barrier.count == 0 {
             return alive.zip(barrier.arrived).all(|(alive, arrived)| alive & !arrived == 0);
         }

@@ -1,23 +1,28 @@
 //! Running one block to its end, through all its cuts.
 
 mod checked;
+mod group;
+mod rows;
+pub(super) mod team;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::Arc;
 
 use rgpu_device::{Code, Error, Range, Result};
 
+use self::rows::Rows;
 use super::barrier::Barriers;
 use super::check::BlockChecker;
+use super::count::BlockCounter;
 use super::fault::{self, Fault, Guard};
 use super::grid::Grid;
 use super::slot::Slot;
 use super::warp::{self, lanes};
 use crate::abi::{
-    ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, STOP_EXIT,
-    STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE, TRAP_MISALIGNED,
-    TRAP_STACK, Thread, WARP,
+    APART, ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, LANES, RESERVED_SHARED_AT,
+    RESERVED_SHARED_BYTES, STOP_EXIT, STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION,
+    TRAP_LINE, TRAP_MISALIGNED, TRAP_STACK, TRAP_TENSOR_MAP, Thread, WARP,
 };
 
 /// How far a block has come.
@@ -27,6 +32,8 @@ pub(super) enum Progress {
     Finished,
     /// It lets others run; step it again later.
     Yielded,
+    /// Threads wait at the barrier of the cluster, and nobody else can go on.
+    Waiting,
 }
 
 /// What helpers find behind [`Block::executor`].
@@ -39,6 +46,10 @@ pub(super) struct Context {
     pub arena: Range,
     /// What looks at the block, if anything does.
     pub check: Option<RefCell<BlockChecker>>,
+    /// Whether a thread was told of an error by CUDA's device runtime.
+    pub told: Cell<bool>,
+    /// What counts in the block, if anything does.
+    pub counter: Option<RefCell<BlockCounter>>,
     /// The address of the first thread, and the local memory of all.
     first: *const Thread,
     local: Range,
@@ -66,6 +77,12 @@ struct Warp {
     waiting: u32,
     /// Waiting at a barrier of the block.
     barred: u32,
+    /// Have arrived at the barrier of the cluster.
+    arrived: u32,
+    /// Waiting there.
+    clustered: u32,
+    /// Waiting at an operation of four warps.
+    grouped: u32,
 }
 
 /// A block that has begun.
@@ -76,6 +93,9 @@ pub(super) struct Resident {
     context: Box<Context>,
     warps: Vec<Warp>,
     barriers: Box<Barriers>,
+    rows: Rows,
+    /// Whether groups of threads run as vectors.
+    has_vectors: bool,
 }
 
 // SAFETY: the pointers in `block` and `context` lead into the resident's own boxes, or are set anew by each
@@ -83,11 +103,19 @@ pub(super) struct Resident {
 unsafe impl Send for Resident {}
 
 impl Resident {
-    /// Begins block `index` of the grid in a slot that was prepared for it. `worker` is the index of the
+    /// Begins the block of a rank in cluster `index` of the grid, in a slot that was prepared for it. Where nobody has asked for
+    /// clusters, each block is one. The shared memory of the cluster begins at `shared_base`. `worker` is the index of the
     /// worker that runs it, and how many there are.
-    pub(super) fn begin(slot: Slot, grid: Arc<Grid>, index: u64, worker: (u32, u32)) -> Self {
+    fn begin(
+        slot: Slot,
+        grid: Arc<Grid>,
+        (index, rank): (u64, u32),
+        shared_base: u64,
+        worker: (u32, u32),
+    ) -> Self {
+        let (ctaid, cluster) = grid.place(index, rank, shared_base);
         let block = Box::new(Block {
-            ctaid: grid.coordinates(index),
+            ctaid,
             nctaid: grid.grid,
             ntid: grid.block,
             dynamic_shared: grid.dynamic_shared,
@@ -97,28 +125,48 @@ impl Resident {
             params: grid.params.1,
             shared_base: slot.window,
             envreg: grid.workspace.rotate_left(32),
+            cluster,
             cursor: std::ptr::null_mut(),
             executor: std::ptr::null_mut(),
+            together: APART,
         });
         let check =
             grid.checker.as_ref().map(|checker| RefCell::new(BlockChecker::new(checker.clone(), &grid)));
+        let counter = BlockCounter::new(&grid.kernel, slot.threads.len()).map(RefCell::new);
         let (arena, guard) = (slot.arena(), std::ptr::null_mut());
         let (first, local) = (slot.threads.as_ptr(), slot.local());
-        let context = Box::new(Context { grid, guard, arena, check, first, local });
-        let mut resident =
-            Self { slot, block, context, warps: Vec::new(), barriers: Box::new(Barriers::new()) };
+        let has_vectors = grid.has_vectors;
+        let told = Cell::new(true);
+        let context = Box::new(Context { grid, guard, arena, check, counter, told, first, local });
+        let mut resident = Self {
+            slot,
+            block,
+            context,
+            warps: Vec::new(),
+            barriers: Box::new(Barriers::new()),
+            rows: Rows::default(),
+            has_vectors,
+        };
+        resident.slot.threads.iter_mut().for_each(|t| t.stop = STOP_EXIT);
         resident.rewind();
         resident
     }
 
-    /// Begins another block of the same grid in the same place.
-    pub(super) fn again(&mut self, index: u64) {
-        self.block.ctaid = self.context.grid.coordinates(index);
+    /// Begins the block of the same rank in another cluster of the same grid, in the same place.
+    fn again(&mut self, index: u64) {
+        let place = &self.block.cluster;
+        if self.context.grid.cluster.is_none() {
+            self.block.ctaid = self.context.grid.coordinates(index);
+            self.block.cluster.id = self.block.ctaid;
+        } else {
+            (self.block.ctaid, self.block.cluster) =
+                self.context.grid.place(index, place.rank, place.shared_base);
+        }
         self.rewind();
     }
 
     /// The grid that the block belongs to.
-    pub(super) fn grid(&self) -> &Arc<Grid> {
+    fn grid(&self) -> &Arc<Grid> {
         &self.context.grid
     }
 
@@ -131,10 +179,15 @@ impl Resident {
             // SAFETY: it is the end of the slot's window, which is accessible, and no thread runs.
             unsafe { (reserved as *mut u8).write_bytes(0, RESERVED_SHARED_BYTES as usize) };
         }
+        if self.context.told.take() {
+            self.slot.threads.iter_mut().for_each(|t| t.error = 0);
+        }
         if !self.context.grid.has_cuts {
             return;
         }
-        self.slot.threads.iter_mut().for_each(|t| (t.resume, t.error) = (0, 0));
+        self.rows.begin(&mut self.slot, &self.context.grid.kernel, self.has_vectors);
+        // All begin in one place.
+        self.block.together = if self.has_vectors { STOP_EXIT } else { APART };
         let count = self.slot.threads.len();
         self.warps.clear();
         self.warps.extend((0..count.div_ceil(WARP)).map(|w| {
@@ -146,7 +199,17 @@ impl Resident {
     }
 
     /// Runs the block until it ends or has to let others run.
-    pub(super) fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
+    fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
+        let result = self.advance(guard);
+        if let Some(counter) = &self.context.counter
+            && !matches!(result, Ok(Progress::Yielded))
+        {
+            self.context.grid.count(&counter.borrow_mut().take());
+        }
+        result
+    }
+
+    fn advance(&mut self, guard: &mut Guard) -> Result<Progress> {
         self.context.guard = guard;
         self.block.executor = (&raw mut *self.context).cast();
         guard.runs(self.context.grid.id);
@@ -183,7 +246,7 @@ impl Resident {
                     continue;
                 }
             }
-            if self.release() {
+            if self.release_groups()? || self.release() {
                 continue;
             }
             if self.warps.iter().all(|w| w.alive == 0) {
@@ -197,55 +260,87 @@ impl Resident {
             if yielded != 0 && guard.is_overdue() {
                 return Err(self.overdue());
             }
-            return if yielded != 0 { Ok(Progress::Yielded) } else { Err(self.deadlock()) };
+            return if yielded != 0 {
+                Ok(Progress::Yielded)
+            } else if self.warps.iter().any(|w| w.clustered != 0) {
+                Ok(Progress::Waiting)
+            } else {
+                Err(self.deadlock())
+            };
         }
     }
 
     /// Calls the machine code for some threads in a row: for vectors of threads where these are alike, else for one after another.
     fn run(&mut self, guard: &mut Guard, first: usize, count: usize) -> Result<()> {
-        let kernel = &self.context.grid.kernel;
-        let one = kernel.run as *const c_void;
-        let [x, y, z] = self.context.grid.block;
-        let rows =
-            kernel.vectors.as_ref().filter(|v| y == 1 && z == 1 || (x as usize).is_multiple_of(v.lanes));
-        let Some((lanes, many)) = rows.map(|v| (v.lanes, v.run as *const c_void)) else {
+        let one = self.context.grid.kernel.run as *const c_void;
+        if !self.has_vectors {
             return self.call(guard, one, first, count);
-        };
+        }
         let end = first + count;
         let mut at = first;
+        if let Some(function) = self.whole_block(count) {
+            return self.call(guard, function, first, count).map(|()| _ = self.has_trapped());
+        }
         while at < end {
-            let stop = if self.is_group(at, end, lanes) {
-                let mut stop = at + lanes;
-                while self.is_group(stop, end, lanes) {
-                    stop += lanes;
+            let many = self.is_group(at, end);
+            let mut stop = at + if many { LANES } else { 1 };
+            while stop < end && self.is_group(stop, end) == many {
+                stop += if many { LANES } else { 1 };
+            }
+            let function = match self.context.grid.kernel.vectors.get().filter(|_| many) {
+                Some(vectors) => vectors.run as *const c_void,
+                None => {
+                    self.spread(at, stop);
+                    one
                 }
-                self.call(guard, many, at, stop - at)?;
-                stop
-            } else {
-                let mut stop = at + 1;
-                while stop < end && !self.is_group(stop, end, lanes) {
-                    stop += 1;
-                }
-                self.call(guard, one, at, stop - at)?;
-                stop
             };
+            self.call(guard, function, at, stop - at)?;
             // A thread that traps is the last that is run.
-            // SAFETY: the cursor is a thread of this block.
-            if unsafe { self.block.cursor.as_ref() }.is_some_and(|t| t.stop >= STOP_TRAP) {
+            if self.has_trapped() {
                 return Ok(());
             }
             at = stop;
         }
+        self.block.together = APART;
         Ok(())
     }
 
-    /// Whether so many threads from one on can go on together.
-    fn is_group(&self, at: usize, end: usize, lanes: usize) -> bool {
-        if !at.is_multiple_of(lanes) || at + lanes > end {
+    /// The code for vectors of threads where all threads of the block go on in one place, as code for vectors has left them.
+    fn whole_block(&self, count: usize) -> Option<*const c_void> {
+        let whole = count == self.slot.threads.len() && count.is_multiple_of(LANES);
+        let grid = &self.context.grid;
+        let known = !grid.has_cuts || self.block.together != APART;
+        let vectors = grid.kernel.vectors.get().filter(|_| whole && known);
+        vectors.map(|vectors| vectors.run as *const c_void)
+    }
+
+    /// Whether the threads of a group from one on can go on together.
+    fn is_group(&mut self, at: usize, end: usize) -> bool {
+        let whole = at.is_multiple_of(LANES) && at + LANES <= end;
+        let grid = &self.context.grid;
+        whole && (!grid.has_cuts || self.rows.together(&mut self.slot, &grid.kernel, at / LANES))
+    }
+
+    /// Gives threads what they left in rows.
+    fn spread(&mut self, first: usize, end: usize) {
+        self.block.together = APART;
+        if self.rows.are_there() {
+            for group in first / LANES..end.div_ceil(LANES) {
+                self.rows.spread(&mut self.slot, &self.context.grid.kernel, group);
+            }
+        }
+    }
+
+    /// Whether the thread that the cursor is at has trapped, or has stopped so that the block cannot go on. It has what it left then.
+    fn has_trapped(&mut self) -> bool {
+        // SAFETY: the cursor is null or a thread of this block.
+        let Some(thread) = (unsafe { self.block.cursor.as_ref() }) else { return false };
+        let index = self.context.index_of(thread);
+        if self.rows.stop(&self.slot, &self.context.grid.kernel, index) < STOP_TRAP {
             return false;
         }
-        let threads = &self.slot.threads[at..at + lanes];
-        !self.context.grid.has_cuts || threads.iter().all(|t| t.resume == threads[0].resume)
+        self.spread(index, index + 1);
+        true
     }
 
     fn call(&mut self, guard: &mut Guard, function: *const c_void, first: usize, count: usize) -> Result<()> {
@@ -267,25 +362,23 @@ impl Resident {
             return Ok(());
         }
         self.run(guard, 0, count)?;
-        let threads = &self.slot.threads;
-        let first = &threads[0];
-        let cut = self.context.grid.kernel.cuts.get(first.stop.wrapping_sub(1) as usize);
-        let together =
-            threads.iter().all(|t| t.stop == first.stop && t.op[0] == first.op[0] && t.op[1] == first.op[1]);
-        if together && first.stop == STOP_EXIT {
+        let alike = self.alike();
+        let grid = &self.context.grid;
+        if matches!(alike, Some((STOP_EXIT, ..))) {
             self.warps.iter_mut().for_each(|w| *w = Warp::default());
             return Ok(());
         }
-        if together
-            && cut.is_some_and(|c| c.kind == CutKind::Barrier)
-            && first.op[0] < 16
-            && (first.op[1] == 0 || first.op[1] as usize == count)
-            && self.barriers.is_untouched(first.op[0])
+        if let Some((stop, number, threads)) = alike
+            && grid.kernel.cuts.get(stop.wrapping_sub(1) as usize).is_some_and(|c| c.kind == CutKind::Barrier)
+            && number < 16
+            && (threads == 0 || threads as usize == count)
+            && self.barriers.is_untouched(number)
         {
             // All have arrived at once: all stay ready.
             self.look_at_whole_barrier();
             return Ok(());
         }
+        self.spread(0, count);
         for w in 0..self.warps.len() {
             let ready = std::mem::take(&mut self.warps[w].ready);
             self.sort(w, ready)?;
@@ -325,6 +418,10 @@ impl Resident {
         }
         let start = w * WARP + first;
         self.run(guard, start, count)?;
+        if self.go_on_in_rows(w, start, count) {
+            return Ok(true);
+        }
+        self.spread(start, start + count);
         let row = &self.slot.threads[start..start + count];
         let (stop, mask) = (row[0].stop, row[0].op[3] as u32);
         let kind = self.context.grid.kernel.cuts.get(stop.wrapping_sub(1) as usize).and_then(|cut| {
@@ -356,7 +453,9 @@ impl Resident {
         while rest != 0 {
             let first = rest.trailing_zeros();
             let count = (rest >> first).trailing_ones();
-            self.run(guard, w * WARP + first as usize, count as usize)?;
+            let start = w * WARP + first as usize;
+            self.run(guard, start, count as usize)?;
+            self.spread(start, start + count as usize);
             let run = (((1u64 << count) - 1) as u32) << first;
             rest &= !run;
             self.sort(w, run)?;
@@ -401,6 +500,14 @@ impl Resident {
                         self.warps[w].barred |= bit;
                     }
                 }
+                CutKind::ClusterArrive => {
+                    self.warps[w].arrived |= bit;
+                    self.warps[w].ready |= bit;
+                }
+                // Where all have arrived since the thread has, it need not wait.
+                CutKind::ClusterWait if self.warps[w].arrived & bit == 0 => self.warps[w].ready |= bit,
+                CutKind::ClusterWait => self.warps[w].clustered |= bit,
+                CutKind::Group(_) => self.warps[w].grouped |= bit,
                 _ => self.warps[w].waiting |= bit,
             }
         }
@@ -424,14 +531,21 @@ impl Resident {
         let outcome = self.barriers.complete(number);
         let mut any = false;
         for w in 0..self.warps.len() {
-            for lane in lanes(self.barriers.arrived(number, w) & self.warps[w].barred) {
+            let arrived = self.barriers.arrived(number, w) & self.warps[w].barred;
+            // Whose operands are in rows has come to one barrier with the whole warp.
+            if arrived == !0 && self.rows.has(w * WARP) && self.barrier_of(w) == number {
+                self.warps[w].barred = 0;
+                self.warps[w].ready = !0;
+                any = true;
+                continue;
+            }
+            for lane in lanes(arrived) {
+                let (_, cut) = self.cut(w, lane);
                 let thread = &mut self.slot.threads[w * WARP + lane];
-                if thread.op[0] as usize != number {
+                if self.rows.has(w * WARP + lane) || thread.op[0] as usize != number {
                     continue;
                 }
-                if let CutKind::BarrierReduce(op) =
-                    self.context.grid.kernel.cuts[thread.stop as usize - 1].kind
-                {
+                if let CutKind::BarrierReduce(op) = cut.kind {
                     thread.op[0] = u64::from(outcome.of(op));
                 }
                 self.warps[w].barred &= !(1 << lane);
@@ -444,7 +558,7 @@ impl Resident {
     }
 
     fn cut(&self, w: usize, lane: usize) -> (u32, Cut) {
-        let stop = self.slot.threads[w * WARP + lane].stop;
+        let stop = self.rows.stop(&self.slot, &self.context.grid.kernel, w * WARP + lane);
         (stop, self.context.grid.kernel.cuts[stop as usize - 1])
     }
 
@@ -499,7 +613,7 @@ impl Resident {
                 operation(&states);
             }
         } else {
-            warp::execute(kind, &mut self.slot.threads[first..end], group);
+            warp::execute_on_threads(kind, &mut self.slot.threads[first..end], group);
         }
         self.warps[w].waiting &= !group;
         self.warps[w].ready |= group;
@@ -528,6 +642,10 @@ impl Resident {
             TRAP_BAD_CALL => (Code::InvalidPc, "Call through a pointer that is no function"),
             TRAP_MISALIGNED => (Code::MisalignedAddress, "Misaligned address"),
             TRAP_ADDRESS => (Code::IllegalAddress, "Illegal address"),
+            TRAP_TENSOR_MAP => (
+                Code::IllegalInstruction,
+                "What should be a tensor map is none, or does not fit the instruction,",
+            ),
             _ => (Code::LaunchFailed, "Unknown trap"),
         };
         // SAFETY: the cursor is null or a thread of this block.
@@ -592,7 +710,8 @@ impl Resident {
         let mut waiting: Vec<(u32, CutKind, usize)> = Vec::new();
         let mut first = None;
         for w in 0..self.warps.len() {
-            for lane in lanes(self.warps[w].waiting | self.warps[w].barred) {
+            let warp = &self.warps[w];
+            for lane in lanes(warp.waiting | warp.barred | warp.clustered | warp.grouped) {
                 let (_, cut) = self.cut(w, lane);
                 first.get_or_insert(w * WARP + lane);
                 match waiting.iter_mut().find(|(line, kind, _)| (*line, *kind) == (cut.line, cut.kind)) {

@@ -12,7 +12,6 @@ use rgpu_device::{
 
 use super::SoftGpu;
 use super::arena::Arena;
-use super::check::Check;
 use super::heap::Heap;
 use super::launch::{LaunchWork, MAX_STACK};
 use super::lending;
@@ -225,6 +224,10 @@ impl Device for SoftGpu {
 
     fn export_memory(&self, ordinal: Ordinal, range: Range) -> Result<MemoryToken> {
         let (file, offset) = self.lend_memory(ordinal, range)?;
+        if let Some(checker) = &self.shared.checker {
+            // By whoever opens it, which nobody sees here.
+            checker.written(range);
+        }
         self.shared.tickets.issue(file, offset, range.size)
     }
 
@@ -351,7 +354,9 @@ impl Device for SoftGpu {
             if checked.size == 0 { None } else { Some(memory.allocate_module(ordinal, checked.size)?) }
         };
         let base = room.map_or(0, |r| r.base);
-        let checks = self.shared.config.check.as_ref().map_or_else(Checks::default, Check::compiled);
+        let config = &self.shared.config;
+        let counts = Checks { counts: config.profile.is_some(), ..Checks::default() };
+        let checks = config.check.as_ref().map_or(counts, super::check::compiled);
         let placed = checked.place(
             base,
             (runtime.arena.whole(), checks),
@@ -382,7 +387,7 @@ impl Device for SoftGpu {
         if let Some(checker) = &self.shared.checker {
             for global in module_info.globals.iter().filter(|global| global.size > 0) {
                 let range = Range { base: global.addr, size: global.size };
-                checker.note(MemoryNote::Allocated { range, device: false });
+                checker.allocated(range, false, || false);
             }
         }
         let loaded = Arc::new(Module::new(ordinal, functions, Box::new(linked), variables));
@@ -600,11 +605,11 @@ impl Device for SoftGpu {
     }
 
     fn wants_memory_notes(&self) -> bool {
-        self.shared.checker.is_some()
+        self.shared.checker.is_some() || self.shared.profiler.is_some()
     }
 
-    fn note_memory(&self, note: MemoryNote) {
-        self.take_note(note);
+    fn note_memory(&self, note: MemoryNote, done: Done) {
+        self.take_note(note, done);
     }
 
     fn counters(&self) -> Counters {

@@ -279,6 +279,7 @@ pub(super) extern "C" fn call(
         let mut errors = Errors { last: before };
         let result = with(block, |context, guard| {
             let memory = Careful { guard, arena: context.arena };
+            context.told.set(true);
             match DeviceCall::from_number(call) {
                 Some(call) => Caller { context, memory }.answer(call, [a, b, c, d, e, f, g, h], &mut errors),
                 None => u64::from(errors.note(status::NOT_SUPPORTED)),
@@ -451,6 +452,7 @@ impl Caller<'_> {
             block: prepared.block,
             shared_bytes: prepared.shared_bytes,
             cooperative: false,
+            cluster: [0; 3],
             params: &params,
         };
         let grid = self.grid();

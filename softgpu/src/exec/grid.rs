@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use rgpu_device::{Error, Host, Ordinal};
 
 use super::check::Checker;
+use super::count::Counts;
 use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
-use super::warp;
-use crate::abi::{CutKind, Kernel};
+use super::{tiers, warp};
+use crate::abi::{CLUSTER_STRIDE, CutKind, Kernel, LANES, Place};
+use crate::compile::vector;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
 const OUTPUT: usize = 64 << 10;
@@ -43,6 +45,8 @@ pub(super) struct GridSpec {
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
+    /// Blocks of a cluster in x, y, z, which divide the grid; none where nobody has asked for clusters.
+    pub cluster: Option<[u32; 3]>,
     /// Dynamic shared memory in bytes.
     pub dynamic_shared: u32,
     /// Bytes of local memory from one thread to the next.
@@ -78,19 +82,33 @@ pub(super) struct Grid {
     pub has_cuts: bool,
     /// Whether there are operations of a warp.
     pub has_warp_cuts: bool,
+    /// Whether groups of its threads run as vectors.
+    pub has_vectors: bool,
     /// When its blocks could be begun.
     begun: Instant,
     /// Whether one worker runs it to its end, and others leave it alone. Never where blocks may wait for each other: these
     /// hold places, which they must get in the order in which kernels were started.
     alone: AtomicBool,
     waits: bool,
+    /// How many clusters there are, of one block each where nobody has asked for larger ones. They are what is begun and ended.
     total: u64,
+    /// Blocks of a cluster.
+    each: u64,
     next: AtomicU64,
     finished: AtomicU64,
     abort: AtomicBool,
     bad: AtomicBool,
     error: Mutex<Option<Error>>,
     output: Mutex<Vec<u8>>,
+    counts: Mutex<Counts>,
+}
+
+/// Whether the groups of a grid's threads run as vectors: there is code for that, which is to be run, and they lie in rows of the block.
+fn runs_as_vectors(spec: &GridSpec) -> bool {
+    let [x, y, z] = spec.block.map(|n| n as usize);
+    let rows = (y == 1 && z == 1 || x.is_multiple_of(LANES)) && x * y * z >= LANES;
+    let preferred = || spec.origin.0.tiers(spec.origin.1).is_none_or(|t| t.prefers_vectors(vector::mode()));
+    rows && spec.kernel.vectors.get().is_some() && preferred()
 }
 
 impl Deref for Grid {
@@ -103,10 +121,12 @@ impl Deref for Grid {
 impl Grid {
     /// A grid none of whose blocks has begun.
     pub(super) fn new(spec: GridSpec) -> Self {
-        let total = spec.grid.iter().map(|&n| u64::from(n)).product();
+        let blocks = |sides: [u32; 3]| sides.iter().map(|&n| u64::from(n)).product::<u64>();
+        let each = spec.cluster.map_or(1, blocks).max(1);
+        let total = blocks(spec.grid) / each;
         let cost = spec.origin.0.cost(spec.origin.1);
-        let small =
-            total == 1 || cost.and_then(|cost| cost.of(total)).is_some_and(|ns| ns <= nanoseconds(SMALL));
+        let small = total == 1
+            || cost.and_then(|cost| cost.of(total * each)).is_some_and(|ns| ns <= nanoseconds(SMALL));
         let waits = spec.kernel.cuts.iter().any(|c| c.kind == CutKind::Yield);
         Self {
             alone: AtomicBool::new(small && !spec.cooperative && !waits),
@@ -114,18 +134,27 @@ impl Grid {
             begun: Instant::now(),
             has_cuts: !spec.kernel.cuts.is_empty(),
             has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
+            has_vectors: runs_as_vectors(&spec),
             spec,
             total,
+            each,
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             abort: AtomicBool::new(false),
             bad: AtomicBool::new(false),
             error: Mutex::new(None),
             output: Mutex::new(Vec::new()),
+            counts: Mutex::default(),
         }
     }
 
-    /// The next block that nobody has begun, in order.
+    /// How many blocks a cluster has.
+    #[inline]
+    pub(super) fn cluster_blocks(&self) -> u64 {
+        self.each
+    }
+
+    /// The next cluster (or block without one) that nobody has begun, in order.
     pub(super) fn take(&self) -> Option<u64> {
         if self.exhausted() {
             return None;
@@ -134,7 +163,7 @@ impl Grid {
         (index < self.total).then_some(index)
     }
 
-    /// Whether all blocks have begun.
+    /// Whether all of them have begun.
     pub(super) fn exhausted(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.total
     }
@@ -144,7 +173,7 @@ impl Grid {
         self.next.load(Ordering::Relaxed) > 0
     }
 
-    /// Roughly how many blocks have not begun.
+    /// Roughly how many clusters have not begun.
     pub(super) fn remaining(&self) -> u64 {
         self.total.saturating_sub(self.next.load(Ordering::Relaxed))
     }
@@ -183,23 +212,47 @@ impl Grid {
     pub(super) fn note_turns(&self, workers: u64) {
         if let Some(cost) = self.cost() {
             let helpers = if self.is_alone() { 1 } else { workers.min(self.total) };
-            cost.note(self.total, nanoseconds(self.begun.elapsed()).saturating_mul(helpers));
+            let ns = nanoseconds(self.begun.elapsed()).saturating_mul(helpers);
+            cost.note(self.total * self.each, ns);
+            self.note_tier(self.total * self.each, ns);
         }
     }
 
-    /// Reports blocks as ended; true for the one who reports the last.
+    /// So many of its blocks have taken so many nanoseconds of processors.
+    pub(super) fn note_tier(&self, blocks: u64, ns: u64) {
+        tiers::note(&self.origin.0, self.origin.1, blocks, ns, self.has_vectors);
+    }
+
+    /// Reports clusters as ended; true for the one who reports the last.
     pub(super) fn finish(&self, blocks: u64) -> bool {
         blocks > 0 && self.finished.fetch_add(blocks, Ordering::AcqRel) + blocks == self.total
     }
 
-    /// The coordinates of a block.
+    /// The coordinates of a block without a cluster.
     pub(super) fn coordinates(&self, index: u64) -> [u32; 3] {
-        let x = u64::from(self.grid[0]);
-        if index < x {
-            return [index as u32, 0, 0];
-        }
-        let (rest, y) = (index / x, u64::from(self.grid[1]));
-        [(index % x) as u32, (rest % y) as u32, (rest / y) as u32]
+        coordinates(index, self.grid)
+    }
+
+    /// Where the block of a rank stands in a cluster, whose shared memory lies there, and its coordinates.
+    pub(super) fn place(&self, cluster: u64, rank: u32, shared_base: u64) -> ([u32; 3], Place) {
+        let Some(nctaid) = self.cluster else {
+            let ctaid = self.coordinates(cluster);
+            return (ctaid, Place::alone(ctaid, self.grid, shared_base));
+        };
+        let count = std::array::from_fn(|i| self.grid[i] / nctaid[i]);
+        let (id, ctaid) = (coordinates(cluster, count), coordinates(rank.into(), nctaid));
+        let place = Place {
+            id,
+            count,
+            ctaid,
+            nctaid,
+            rank,
+            blocks: self.each as u32,
+            explicit: 1,
+            shared_offset: rank * CLUSTER_STRIDE,
+            shared_base,
+        };
+        (std::array::from_fn(|i| id[i] * nctaid[i] + ctaid[i]), place)
     }
 
     /// Ends the grid as soon as its running blocks notice; with an error, unless it has one. True if the
@@ -226,6 +279,16 @@ impl Grid {
     /// Whether any was.
     pub(super) fn has_bad_accesses(&self) -> bool {
         self.bad.load(Ordering::Relaxed)
+    }
+
+    /// Adds what was counted in some of its blocks.
+    pub(super) fn count(&self, counts: &Counts) {
+        self.counts.lock().add(counts);
+    }
+
+    /// What was counted in it.
+    pub(super) fn take_counts(&self) -> Counts {
+        std::mem::take(&mut *self.counts.lock())
     }
 
     /// What went wrong.
@@ -256,4 +319,14 @@ impl Grid {
             output.clear();
         }
     }
+}
+
+/// The coordinates of a number, x first, in something of this size.
+fn coordinates(index: u64, size: [u32; 3]) -> [u32; 3] {
+    let x = u64::from(size[0]);
+    if index < x {
+        return [index as u32, 0, 0];
+    }
+    let (rest, y) = (index / x, u64::from(size[1]));
+    [(index % x) as u32, (rest % y) as u32, (rest / y) as u32]
 }

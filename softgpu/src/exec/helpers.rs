@@ -10,6 +10,7 @@ use super::check::Place;
 use super::device_runtime;
 use super::fault::Guard;
 use super::printf::{self, Failure, Memory};
+use crate::abi::counted::Event;
 use crate::abi::{Access, Block, Helpers, PRINTF_BAD_ADDRESS};
 
 /// Their addresses.
@@ -24,6 +25,8 @@ pub(super) fn addresses() -> Helpers {
         device_runtime: device_runtime::call as *const () as usize,
         check: check as *const () as usize,
         texture: super::texture::texture as *const () as usize,
+        count: count as *const () as usize,
+        tensor: super::tensor::tensor as *const () as usize,
     }
 }
 
@@ -135,10 +138,26 @@ extern "C" fn check(block: *mut Block, address: u64, what: u64) -> u64 {
     // SAFETY: called by compiled code with its own block, whose cursor is its running thread.
     unsafe {
         let place = Place { block: &*block, thread: &*(*block).cursor };
-        with(block, |context, _| match &context.check {
-            Some(check) => check.borrow_mut().access(context, &place, address, Access::unpack(what)),
-            None => address,
+        with(block, |context, _| match (&context.check, &context.counter) {
+            (Some(check), _) => check.borrow_mut().access(context, &place, address, Access::unpack(what)),
+            (None, Some(counter)) => {
+                counter.borrow_mut().access(context, &place, address, Access::unpack(what));
+                address
+            }
+            (None, None) => address,
         })
+    }
+}
+
+extern "C" fn count(block: *mut Block, what: u64) {
+    // SAFETY: called by compiled code with its own block, whose cursor is its running thread.
+    unsafe {
+        let thread = &*(*block).cursor;
+        with(block, |context, _| {
+            if let Some(counter) = &context.counter {
+                counter.borrow_mut().event(context.index_of(thread), Event::unpack(what));
+            }
+        });
     }
 }
 

@@ -142,6 +142,7 @@ fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attri
         (attribute::MAX_BLOCKS_PER_MULTIPROCESSOR, resident_blocks(multiprocessors as u64) as i32),
         (attribute::RESERVED_SHARED_MEMORY_PER_BLOCK, 1024),
         (attribute::MEMORY_POOLS_SUPPORTED, 1),
+        (attribute::CLUSTER_LAUNCH, (major >= 9).into()),
         (attribute::CAN_USE_64_BIT_STREAM_MEM_OPS, 1),
         (attribute::CAN_USE_STREAM_WAIT_VALUE_NOR, 1),
         (attribute::IPC_EVENT_SUPPORTED, 1),

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, Ordinal, Result};
+use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, MAX_CLUSTER, Ordinal, Result};
 
-use super::arena::{LOCAL, PARAM_BYTES};
+use super::arena::{CLUSTER_LOCAL, LOCAL, PARAM_BYTES};
 use super::check::Checker;
 use super::device_runtime::{About, Descendant, Launches};
 use super::grid::{Grid, GridSpec};
@@ -23,6 +23,7 @@ pub(super) struct LaunchWork {
     function: u32,
     grid: [u32; 3],
     block: [u32; 3],
+    cluster: Option<[u32; 3]>,
     shared_bytes: u32,
     /// Whether all blocks must be able to wait for each other.
     pub cooperative: bool,
@@ -79,6 +80,7 @@ impl LaunchWork {
             ));
         };
         let bytes = limits.check(function, launch)?;
+        let cluster = limits.check_cluster(function, launch.grid, launch.cluster, MAX_CLUSTER)?;
         if launch.cooperative {
             limits.check_cooperative(function, launch.grid, resident_blocks(launch, function, limits))?;
         }
@@ -86,6 +88,7 @@ impl LaunchWork {
             function: launch.function,
             grid: launch.grid,
             block: launch.block,
+            cluster,
             shared_bytes: launch.shared_bytes,
             cooperative: launch.cooperative,
             stack,
@@ -99,7 +102,8 @@ impl LaunchWork {
         let kernel = self.module.kernel(self.function)?;
         let threads: u64 = self.block.iter().map(|&n| u64::from(n)).product();
         let local = local_stride(kernel.local_bytes, self.stack);
-        if threads * local > LOCAL {
+        let together = self.cluster.is_some_and(|sides| sides != [1; 3]);
+        if threads * local > if together { CLUSTER_LOCAL } else { LOCAL } {
             return Err(Error::new(
                 Code::LaunchOutOfResources,
                 format!(
@@ -128,6 +132,7 @@ impl LaunchWork {
             id: site.id,
             grid: self.grid,
             block: self.block,
+            cluster: self.cluster,
             dynamic_shared: self.shared_bytes,
             local_stride: local,
             params: site.params,

@@ -12,6 +12,7 @@ mod barrier;
 mod block;
 mod check;
 mod contained;
+mod count;
 mod device;
 mod device_runtime;
 mod fault;
@@ -31,10 +32,13 @@ mod nearby;
 mod printf;
 mod shared;
 mod slot;
+mod space;
 mod stream;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod texture;
+mod tiers;
 mod transfer;
 mod warp;
 mod watchdog;
@@ -44,10 +48,10 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rgpu_device::{Code, Error, Host, Pacer, Result};
+use rgpu_device::{Check, Code, Error, Host, Pacer, Result};
 
 use crate::library::Libraries;
-pub use check::Check;
+pub use count::Profile;
 use shared::Shared;
 
 /// How a software GPU is to look and what it may use.
@@ -80,6 +84,8 @@ pub struct Config {
     pub kernel_limit: Option<Duration>,
     /// What is looked at while kernels run, if anything is.
     pub check: Option<Check>,
+    /// Whether it is counted what kernels do, where nothing is looked at.
+    pub profile: Option<Profile>,
     /// The mathematical libraries that it has.
     pub libraries: Option<&'static dyn Libraries>,
 }
@@ -99,6 +105,7 @@ impl Default for Config {
             exact_bounds: false,
             kernel_limit: None,
             check: None,
+            profile: None,
             libraries: None,
         }
     }
@@ -178,7 +185,12 @@ impl SoftGpu {
         let workers = config.worker_count();
         let config = Config { memory_bytes_per_device: config.memory_bytes_per_device & !4095, ..config };
         let governor = pacer.map(|pacer| governor::Governor::start(pacer, config.devices, workers));
-        let shared = Shared::new(config, workers, host, governor.transpose()?);
+        let profiler = match &config.check {
+            None => config.profile.as_ref().map(count::Profiler::new).transpose()?,
+            Some(_) => None,
+        };
+        let mut shared = Shared::new(config, workers, host, governor.transpose()?);
+        shared.profiler = profiler;
         let shared = Arc::new(shared);
         if let Some(watchdog) = &shared.watchdog {
             watchdog.start(&shared)?;

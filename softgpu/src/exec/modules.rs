@@ -10,6 +10,7 @@ use rgpu_device::{
 
 use super::contained::contained;
 use super::helpers;
+use super::tiers::Tiers;
 use crate::abi;
 use crate::compile::{Environment, GlobalLayout, Linked, Program};
 use rgpu_image::{self as image, ptx};
@@ -28,6 +29,9 @@ pub(super) trait Kernels: Send + Sync {
 
     /// The kernel with this index, compiled when first asked for.
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
+
+    /// Makes code for vectors of threads for a kernel that has been compiled, if that can be done.
+    fn improve(&self, _index: u32) {}
 }
 
 impl Kernels for Linked {
@@ -41,6 +45,10 @@ impl Kernels for Linked {
 
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>> {
         Linked::kernel(self, index)
+    }
+
+    fn improve(&self, index: u32) {
+        Linked::improve(self, index);
     }
 }
 
@@ -56,6 +64,8 @@ pub(super) struct Module {
     pub variables: Option<u64>,
     /// What its kernels cost, by position.
     costs: Box<[Cost]>,
+    /// Which code of its kernels is run, by position.
+    tiers: Box<[Tiers]>,
 }
 
 impl Module {
@@ -67,7 +77,8 @@ impl Module {
         variables: Option<u64>,
     ) -> Self {
         let costs = functions.iter().map(|_| Cost::default()).collect();
-        Self { ordinal, functions, kernels, variables, costs }
+        let tiers = functions.iter().map(|_| Tiers::default()).collect();
+        Self { ordinal, functions, kernels, variables, costs, tiers }
     }
 
     /// A kernel, compiled when it is first asked for. That the compiler fails, in whatever way, is an error of the
@@ -88,6 +99,16 @@ impl Module {
     /// What a kernel costs.
     pub(super) fn cost(&self, function: u32) -> Option<&Cost> {
         self.costs.get(function as usize)
+    }
+
+    /// Which code of a kernel is run.
+    pub(super) fn tiers(&self, function: u32) -> Option<&Tiers> {
+        self.tiers.get(function as usize)
+    }
+
+    /// Makes code for vectors of threads for a kernel, if that can be done.
+    pub(super) fn improve(&self, function: u32) {
+        self.kernels.improve(function);
     }
 }
 

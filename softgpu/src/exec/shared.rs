@@ -11,6 +11,7 @@ use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, Ordinal, Result
 
 use super::arena::{Arena, PARAM_SLOTS};
 use super::check::Checker;
+use super::count::Profiler;
 use super::device_runtime::{About, Descendant, Descent};
 use super::governor::Governor;
 use super::grid::Grid;
@@ -97,6 +98,8 @@ pub(super) struct Shared {
     too_long: Option<Arc<str>>,
     /// What looks at kernels, if anything does.
     pub checker: Option<Arc<Checker>>,
+    /// What is told what was counted in kernels, if anything is.
+    pub profiler: Option<Arc<Profiler>>,
     runtime: OnceLock<Runtime>,
     state: Mutex<DeviceState>,
     wake: Condvar,
@@ -205,7 +208,7 @@ impl Shared {
         };
         let about = Arc::new(About::new(&config, workers));
         let watchdog = config.kernel_limit.map(Watchdog::new);
-        let checker = config.check.clone().map(Checker::new);
+        let checker = config.check.map(|check| Checker::new(check, host.clone()));
         Self {
             config,
             workers,
@@ -216,6 +219,7 @@ impl Shared {
             too_long: watchdog.as_ref().map(|watchdog| watchdog.words().into()),
             watchdog,
             checker,
+            profiler: None,
             runtime: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -594,6 +598,9 @@ impl Shared {
         let mut error = grid.take_error();
         if let Some(checker) = &self.checker {
             error = checker.ended(grid, error);
+        }
+        if let Some(profiler) = &self.profiler {
+            profiler.ended(grid, error.is_some());
         }
         let mut actions = Actions::default();
         let mut state = self.lock();

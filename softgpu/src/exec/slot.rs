@@ -4,26 +4,52 @@ use std::sync::Arc;
 
 use rgpu_device::{Code, Error, Range, Result};
 
-use super::arena::{Arena, LOCAL};
+use super::arena::{Arena, CLUSTER_LOCAL, LOCAL};
 use super::grid::Grid;
-use crate::abi::{Thread, WARP};
+use crate::abi::{LANES, Row, Thread, WARP, state_stride};
 
 /// Local memory becomes accessible in steps of this size.
 const STEP: u64 = 1 << 20;
 /// What a thread may run before a yield is due, at first.
 const FUEL: i32 = 256;
 
-/// A place for one block at a time. Reused, and prepared anew only where the next kernel differs.
+/// A place for one block at a time, or for one cluster of blocks. Reused, and prepared anew only where the next kernel differs.
 pub(super) struct Slot {
     arena: Arc<Arena>,
     index: u64,
+    /// Which of a cluster's blocks it is for.
+    rank: u64,
+    /// For the other blocks of a cluster, in the order of their ranks.
+    pub others: Vec<Slot>,
     /// Address of the shared-memory window.
     pub window: u64,
     /// The block's threads.
     pub threads: Vec<Thread>,
-    states: Vec<u128>,
+    states: Vec<Line>,
     local_open: u64,
-    shape: ([u32; 3], u64, u32),
+    shape: Shape,
+}
+
+/// So much of a group's states, aligned as vectors like it.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// What a slot was prepared for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Shape {
+    block: [u32; 3],
+    local_stride: u64,
+    state_bytes: u32,
+    /// Whether groups of threads have rows behind their states.
+    rows: bool,
+}
+
+impl Shape {
+    /// From the state of a group's first thread to the next group's.
+    fn group_bytes(self) -> usize {
+        if self.rows { Row::group_bytes(self.state_bytes) } else { Row::offset(self.state_bytes) }
+    }
 }
 
 // SAFETY: the pointers in `threads` lead into `states`, which the slot owns.
@@ -32,46 +58,77 @@ unsafe impl Send for Slot {}
 impl Slot {
     /// Opens slot `index` of the arena.
     pub(super) fn open(arena: Arc<Arena>, index: u64) -> Result<Self> {
-        let window = arena.open_window(index)?;
+        Self::open_for(arena, index, 0)
+    }
+
+    fn open_for(arena: Arc<Arena>, index: u64, rank: u64) -> Result<Self> {
+        let window = arena.open_window(index, rank)?;
         Ok(Self {
             arena,
             index,
+            rank,
+            others: Vec::new(),
             window,
             threads: Vec::new(),
             states: Vec::new(),
             local_open: 0,
-            shape: ([0; 3], 0, 0),
+            shape: Shape::default(),
         })
     }
 
-    /// Sets the threads up for a block of the grid. `resume` is the caller's to reset.
+    /// Sets the threads up for a block of the grid, or for the blocks of a cluster. `resume` is the caller's to reset.
     pub(super) fn prepare(&mut self, grid: &Grid) -> Result<()> {
-        let shape = (grid.block, grid.local_stride, grid.kernel.state_bytes);
+        let others = grid.cluster_blocks() as usize - 1;
+        if self.others.len() != others {
+            self.close(others);
+            while self.others.len() < others {
+                let rank = self.others.len() as u64 + 1;
+                self.others.push(Self::open_for(self.arena.clone(), self.index, rank)?);
+            }
+        }
+        let most = if others == 0 { LOCAL } else { CLUSTER_LOCAL };
+        self.prepare_one(grid, most)?;
+        self.others.iter_mut().try_for_each(|other| other.prepare_one(grid, most))
+    }
+
+    /// Makes the shared memory of all blocks of a cluster but so many and the first inaccessible: no address leads there any more.
+    fn close(&mut self, others: usize) {
+        while self.others.len() > others
+            && let Some(mut other) = self.others.pop()
+        {
+            self.arena.close_window(self.index, other.rank);
+            other.shrink();
+        }
+    }
+
+    fn prepare_one(&mut self, grid: &Grid, most: u64) -> Result<()> {
+        let (block, local_stride, state_bytes) = (grid.block, grid.local_stride, grid.kernel.state_bytes);
+        let shape = Shape { block, local_stride, state_bytes, rows: grid.has_vectors };
         if self.shape == shape {
             return Ok(());
         }
         let count = u64::from(grid.block[0]) * u64::from(grid.block[1]) * u64::from(grid.block[2]);
         let local = count * grid.local_stride;
-        if local > LOCAL {
+        if local > most {
             return Err(Error::new(
                 Code::LaunchOutOfResources,
                 format!("{count} threads with {} bytes of local memory are too many", grid.local_stride),
             ));
         }
-        let base = self.arena.local(self.index);
+        let base = self.local_base();
         if local > self.local_open {
-            let open = local.next_multiple_of(STEP).min(LOCAL);
+            let open = local.next_multiple_of(STEP).min(most);
             let part = Range { base, size: open };
             self.arena.protect(part, libc::PROT_READ | libc::PROT_WRITE)?;
             self.local_open = open;
         }
-        // One more state, for lanes that a partial warp lacks.
-        let state = (grid.kernel.state_bytes as usize).div_ceil(16);
-        let states = state * (count as usize + 1);
-        if self.states.len() < states {
-            self.states = vec![0; states];
+        // One more group, whose first state is for lanes that a partial warp lacks.
+        let (stride, group) = (state_stride(state_bytes), shape.group_bytes());
+        let lines = group / size_of::<Line>() * (count as usize / LANES + 2);
+        if self.states.len() < lines {
+            self.states = vec![Line([0; 64]); lines];
         }
-        let first: *mut u128 = self.states.as_mut_ptr();
+        let first: *mut u8 = self.states.as_mut_ptr().cast();
         self.threads.clear();
         self.threads.reserve_exact(count as usize);
         for i in 0..count {
@@ -88,7 +145,7 @@ impl Slot {
                 local_base,
                 local_end: local_base + grid.local_stride,
                 // SAFETY: `states` is as long as that.
-                state: unsafe { first.add(i as usize * state) }.cast(),
+                state: unsafe { first.add(i as usize / LANES * group + i as usize % LANES * stride) },
             });
         }
         self.shape = shape;
@@ -100,9 +157,14 @@ impl Slot {
         self.arena.whole()
     }
 
+    fn local_base(&self) -> u64 {
+        self.arena.local(self.index) + self.rank * CLUSTER_LOCAL
+    }
+
     /// The local memory of all its threads.
     pub(super) fn local(&self) -> Range {
-        Range { base: self.arena.local(self.index), size: LOCAL }
+        let size = if self.rank == 0 && self.others.is_empty() { LOCAL } else { CLUSTER_LOCAL };
+        Range { base: self.local_base(), size }
     }
 
     /// Whether an address is the device's, mapped or not.
@@ -112,25 +174,26 @@ impl Slot {
 
     /// State memory that belongs to no thread.
     pub(super) fn spare_state(&mut self) -> *mut u8 {
-        let state = (self.shape.2 as usize).div_ceil(16);
-        // SAFETY: `prepare` made room for one state more than there are threads.
-        unsafe { self.states.as_mut_ptr().add(state * self.threads.len()) }.cast()
+        let group = self.shape.group_bytes();
+        // SAFETY: `prepare` made room for a group more than there are threads.
+        unsafe { self.states.as_mut_ptr().cast::<u8>().add(group * (self.threads.len() / LANES + 1)) }
     }
 
     /// Gives memory that only large kernels need back to the system.
     pub(super) fn shrink(&mut self) {
         const KEEP: u64 = 1 << 20;
+        self.close(0);
         if self.local_open > KEEP {
-            let base = self.arena.local(self.index);
+            let base = self.local_base();
             // SAFETY: advice about the slot's own local memory, which nothing uses between blocks.
             unsafe {
                 libc::madvise(base as *mut _, self.local_open as usize, libc::MADV_DONTNEED);
             }
         }
-        if self.states.len() * 16 > KEEP as usize {
+        if size_of_val(&self.states[..]) > KEEP as usize {
             self.states = Vec::new();
             self.threads = Vec::new();
-            self.shape = ([0; 3], 0, 0);
+            self.shape = Shape::default();
         }
     }
 }

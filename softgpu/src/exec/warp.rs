@@ -1,6 +1,6 @@
 //! The operations that the lanes of a warp carry out together.
 
-use crate::abi::{CutKind, ReduceOp, ShuffleMode, Thread, VoteMode};
+use crate::abi::{CutKind, ReduceOp, ShuffleMode, Thread, VoteMode, WARP};
 
 /// The lanes of a mask.
 pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -11,62 +11,88 @@ pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether an operation is one of a warp, not of the block or of the thread alone.
+/// Whether an operation is one of a warp, not of several, of the block or of the thread alone.
 pub(super) fn is_of_warp(kind: CutKind) -> bool {
-    !matches!(kind, CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield)
+    !matches!(
+        kind,
+        CutKind::Barrier
+            | CutKind::BarrierArrive
+            | CutKind::BarrierReduce(_)
+            | CutKind::Yield
+            | CutKind::ClusterArrive
+            | CutKind::ClusterWait
+            | CutKind::Group(_)
+    )
 }
 
+/// The first three of [`Thread::op`], of the lanes of a warp.
+#[derive(Debug, Default)]
+pub(super) struct Operands(pub [[u64; WARP]; 3]);
+
 /// Carries an operation out for the lanes in `group`, at least one. `row` is the warp's threads.
-pub(super) fn execute(kind: CutKind, row: &mut [Thread], group: u32) {
+pub(super) fn execute_on_threads(kind: CutKind, row: &mut [Thread], group: u32) {
+    let mut operands = Operands::default();
+    for lane in lanes(group) {
+        (0..3).for_each(|n| operands.0[n][lane] = row[lane].op[n]);
+    }
+    execute(kind, &mut operands, group);
+    for lane in lanes(group) {
+        (0..2).for_each(|n| row[lane].op[n] = operands.0[n][lane]);
+    }
+}
+
+/// Carries an operation out for the lanes in `group`, at least one: results are where operands were.
+pub(super) fn execute(kind: CutKind, operands: &mut Operands, group: u32) {
+    let [first, second, _] = &mut operands.0;
     match kind {
-        CutKind::Shuffle(mode) => shuffle(mode, row, group),
+        CutKind::Shuffle(mode) => shuffle(mode, operands, group),
         CutKind::Vote(mode) => {
-            let ballot = lanes(group).filter(|&l| row[l].op[0] & 1 != 0).fold(0u32, |m, l| m | 1 << l);
+            let ballot = lanes(group).filter(|&l| first[l] & 1 != 0).fold(0u32, |m, l| m | 1 << l);
             let result = match mode {
                 VoteMode::All => u32::from(ballot == group),
                 VoteMode::Any => u32::from(ballot != 0),
                 VoteMode::Uniform => u32::from(ballot == 0 || ballot == group),
                 VoteMode::Ballot => ballot,
             };
-            lanes(group).for_each(|l| row[l].op[0] = u64::from(result));
+            lanes(group).for_each(|l| first[l] = u64::from(result));
         }
         CutKind::MatchAny => {
-            let values: [u64; 32] = gather(row, group, 0);
+            let values = *first;
             for lane in lanes(group) {
                 let same = lanes(group).filter(|&l| values[l] == values[lane]).fold(0u32, |m, l| m | 1 << l);
-                row[lane].op[0] = u64::from(same);
+                first[lane] = u64::from(same);
             }
         }
         CutKind::MatchAll => {
-            let first = row[group.trailing_zeros() as usize].op[0];
-            let all = lanes(group).all(|l| row[l].op[0] == first);
+            let value = first[group.trailing_zeros() as usize];
+            let all = lanes(group).all(|l| first[l] == value);
             for lane in lanes(group) {
-                row[lane].op[0] = if all { u64::from(group) } else { 0 };
-                row[lane].op[1] = u64::from(all);
+                first[lane] = if all { u64::from(group) } else { 0 };
+                second[lane] = u64::from(all);
             }
         }
         CutKind::Redux(op) => {
-            let result = lanes(group).map(|l| row[l].op[0] as u32).reduce(|a, b| reduce(op, a, b));
-            lanes(group).for_each(|l| row[l].op[0] = u64::from(result.unwrap_or(0)));
+            let result = lanes(group).map(|l| first[l] as u32).reduce(|a, b| reduce(op, a, b));
+            lanes(group).for_each(|l| first[l] = u64::from(result.unwrap_or(0)));
         }
-        CutKind::ActiveMask => lanes(group).for_each(|l| row[l].op[0] = u64::from(group)),
+        CutKind::ActiveMask => lanes(group).for_each(|l| first[l] = u64::from(group)),
         CutKind::Elect => {
             let leader = group.trailing_zeros() as usize;
             for lane in lanes(group) {
-                row[lane].op[0] = leader as u64;
-                row[lane].op[1] = u64::from(lane == leader);
+                first[lane] = leader as u64;
+                second[lane] = u64::from(lane == leader);
             }
         }
         // A matrix operation needs the lanes' states, and is carried out where those are known.
         CutKind::WarpSync | CutKind::Matrix(_) => {}
-        CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) | CutKind::Yield => {}
+        CutKind::Barrier
+        | CutKind::BarrierArrive
+        | CutKind::BarrierReduce(_)
+        | CutKind::Yield
+        | CutKind::ClusterArrive
+        | CutKind::ClusterWait
+        | CutKind::Group(_) => {}
     }
-}
-
-fn gather(row: &[Thread], group: u32, operand: usize) -> [u64; 32] {
-    let mut values = [0; 32];
-    lanes(group).for_each(|l| values[l] = row[l].op[operand]);
-    values
 }
 
 /// Combines two values.
@@ -83,21 +109,20 @@ pub(super) fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
     }
 }
 
-fn shuffle(mode: ShuffleMode, row: &mut [Thread], group: u32) {
-    let values = gather(row, group, 0);
-    if group == !0 && row.len() == 32 {
-        row.iter_mut()
-            .enumerate()
-            .for_each(|(lane, thread)| shuffle_lane(mode, thread, lane, &values, group));
+fn shuffle(mode: ShuffleMode, operands: &mut Operands, group: u32) {
+    let values = operands.0[0];
+    if group == !0 {
+        (0..WARP).for_each(|lane| shuffle_lane(mode, operands, lane, &values, group));
     } else {
-        lanes(group).for_each(|lane| shuffle_lane(mode, &mut row[lane], lane, &values, group));
+        lanes(group).for_each(|lane| shuffle_lane(mode, operands, lane, &values, group));
     }
 }
 
 #[inline(always)]
-fn shuffle_lane(mode: ShuffleMode, thread: &mut Thread, lane: usize, values: &[u64; 32], group: u32) {
-    let op = &mut thread.op;
-    let (b, c) = (op[1] as u32 & 31, op[2] as u32);
+fn shuffle_lane(mode: ShuffleMode, operands: &mut Operands, lane: usize, values: &[u64; WARP], group: u32) {
+    let [result, b, c] = &mut operands.0;
+    let (inside_at, c) = (&mut b[lane], c[lane] as u32);
+    let b = *inside_at as u32 & 31;
     let (clamp, segment) = (c & 31, c >> 8 & 31);
     let this = lane as u32;
     let first = this & segment;
@@ -113,8 +138,8 @@ fn shuffle_lane(mode: ShuffleMode, thread: &mut Thread, lane: usize, values: &[u
     };
     let source = if inside { source as usize & 31 } else { lane };
     // What a lane that takes no part would hand over is undefined; here it is the lane's own.
-    op[0] = if group >> source & 1 != 0 { values[source] } else { values[lane] };
-    op[1] = u64::from(inside);
+    result[lane] = if group >> source & 1 != 0 { values[source] } else { values[lane] };
+    *inside_at = u64::from(inside);
 }
 
 #[cfg(test)]
@@ -141,7 +166,7 @@ mod tests {
     fn shuffled(mode: ShuffleMode, b: u64, c: u64) -> Vec<(u64, u64)> {
         let mut row = row();
         row.iter_mut().for_each(|t| (t.op[1], t.op[2]) = (b, c));
-        execute(CutKind::Shuffle(mode), &mut row, !0);
+        execute_on_threads(CutKind::Shuffle(mode), &mut row, !0);
         row.iter().map(|t| (t.op[0] - 100, t.op[1])).collect()
     }
 
@@ -170,18 +195,18 @@ mod tests {
         let group = 0x0000_ff0f;
         let mut votes = row();
         votes.iter_mut().for_each(|t| t.op[0] = u64::from(t.lane % 2 == 0));
-        execute(CutKind::Vote(VoteMode::Ballot), &mut votes, group);
+        execute_on_threads(CutKind::Vote(VoteMode::Ballot), &mut votes, group);
         assert_eq!(votes[0].op[0], u64::from(group & 0x5555_5555));
         assert_eq!(votes[16].op[0], 1, "not a member");
         let mut any = row();
         any.iter_mut().for_each(|t| t.op[0] = u64::from(t.lane / 4));
-        execute(CutKind::MatchAny, &mut any, group);
+        execute_on_threads(CutKind::MatchAny, &mut any, group);
         assert_eq!((any[1].op[0], any[9].op[0]), (0xf, 0xf00));
         let mut sum = row();
-        execute(CutKind::Redux(ReduceOp::MaxS32), &mut sum, group);
+        execute_on_threads(CutKind::Redux(ReduceOp::MaxS32), &mut sum, group);
         assert_eq!(sum[3].op[0], 115);
         let mut leader = row();
-        execute(CutKind::Elect, &mut leader, 0xf0);
+        execute_on_threads(CutKind::Elect, &mut leader, 0xf0);
         assert_eq!((leader[5].op[0], leader[5].op[1], leader[4].op[1]), (4, 0, 1));
     }
 }

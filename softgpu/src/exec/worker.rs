@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use rgpu_device::{Code, Error, Ordinal, Result};
 
-use super::block::{Progress, Resident};
+use super::block::Progress;
+use super::block::team::Team;
 use super::contained::contained;
 use super::device_runtime::Descent;
 use super::fault::{self, Guard};
@@ -29,7 +30,7 @@ struct Worker {
     shared: Arc<Shared>,
     index: u32,
     guard: Box<Guard>,
-    residents: Vec<Resident>,
+    residents: Vec<Team>,
     free: Vec<Slot>,
     opened: u64,
     /// What it is to do next.
@@ -233,7 +234,7 @@ impl Worker {
         let Some(index) = grid.take() else { return };
         let place = (self.index, self.shared.workers as u32);
         let begun = self.slot().and_then(|mut slot| match slot.prepare(&grid) {
-            Ok(()) => Ok(Resident::begin(slot, grid.clone(), index, place)),
+            Ok(()) => Ok(Team::begin(slot, grid.clone(), index, place)),
             Err(error) => {
                 self.free.push(slot);
                 Err(error)
@@ -264,7 +265,7 @@ impl Worker {
     }
 
     /// Runs blocks of a kernel without cuts until none is left.
-    fn run_through(&mut self, mut resident: Resident) {
+    fn run_through(&mut self, mut resident: Team) {
         let grid = resident.grid().clone();
         let begun = if grid.is_alone() { grid.begun() } else { Instant::now() };
         let (mut blocks, mut result) = (0, Ok(()));
@@ -291,9 +292,11 @@ impl Worker {
             }
         }
         if let Some(cost) = grid.cost() {
-            cost.note(blocks, nanoseconds(begun.elapsed()));
+            let (ns, blocks) = (nanoseconds(begun.elapsed()), blocks * grid.cluster_blocks());
+            cost.note(blocks, ns);
+            grid.note_tier(blocks, ns);
         }
-        self.free.push(resident.slot);
+        self.free.push(resident.into_slot());
         self.ended(&grid, blocks, result);
     }
 
@@ -310,7 +313,7 @@ impl Worker {
             let result =
                 if grid.aborted() { Ok(Progress::Finished) } else { contained(|| resident.step(guard)) };
             let result = match result {
-                Ok(Progress::Yielded) => {
+                Ok(Progress::Yielded | Progress::Waiting) => {
                     at += 1;
                     continue;
                 }
@@ -327,7 +330,7 @@ impl Worker {
                 }
                 None => {
                     let resident = self.residents.remove(at);
-                    self.free.push(resident.slot);
+                    self.free.push(resident.into_slot());
                 }
             }
             self.ended(&grid, 1, result);

@@ -41,6 +41,7 @@ impl Warps {
             block: [block, 1, 1],
             shared_bytes: 0,
             cooperative: false,
+            cluster: [0; 3],
             params: &params,
         };
         self.rig.gpu.launch(launch).unwrap();

@@ -35,6 +35,7 @@ impl Rig {
             block: [threads, 1, 1],
             shared_bytes: 0,
             cooperative: false,
+            cluster: [0; 3],
             params: &params,
         })?;
         self.sync()

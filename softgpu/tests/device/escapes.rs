@@ -37,6 +37,7 @@ fn run(rig: &Rig, text: &str, params: &[u64]) -> Result<()> {
         block: [1; 3],
         shared_bytes: 0,
         cooperative: false,
+        cluster: [0; 3],
         params: &bytes,
     })?;
     rig.sync()

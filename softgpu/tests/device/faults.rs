@@ -88,6 +88,7 @@ fn fault(rig: &Rig, what: u32, at: u64) -> Error {
         block: [32, 1, 1],
         shared_bytes: 0,
         cooperative: false,
+        cluster: [0; 3],
         params: &params,
     };
     rig.gpu.launch(launch).unwrap();

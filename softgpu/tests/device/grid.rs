@@ -56,6 +56,7 @@ fn blocks_of_a_cooperative_grid_wait_for_one_another() {
         block: [64, 1, 1],
         shared_bytes: 0,
         cooperative: true,
+        cluster: [0; 3],
         params: &params,
     };
     rig.write(rig.memory, &[0; 1024]);

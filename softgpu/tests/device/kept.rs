@@ -107,7 +107,17 @@ fn run(code: Code) -> (u32, u32) {
         let (grid, block) = ([1; 3], [1; 3]);
         let (module, shared_bytes, cooperative, params) = (MODULE + 1, 0, false, &params[..]);
         let stream = LEGACY;
-        let launch = Launch { stream, module, function: 0, grid, block, shared_bytes, cooperative, params };
+        let launch = Launch {
+            stream,
+            module,
+            function: 0,
+            grid,
+            block,
+            shared_bytes,
+            cooperative,
+            cluster: [0; 3],
+            params,
+        };
         rig.gpu.launch(launch).unwrap();
         rig.sync().unwrap();
         let log = 3f32.log2().to_bits() as i32;
@@ -228,7 +238,17 @@ fn measured_process() {
         let (grid, block, shared_bytes) = ([1; 3], [32, 1, 1], 0);
         let (stream, module, cooperative, params) = (LEGACY, MODULE + 1, false, &params[..]);
         rig.gpu
-            .launch(Launch { stream, module, function, grid, block, shared_bytes, cooperative, params })
+            .launch(Launch {
+                stream,
+                module,
+                function,
+                grid,
+                block,
+                shared_bytes,
+                cooperative,
+                cluster: [0; 3],
+                params,
+            })
             .unwrap();
         rig.sync().unwrap();
     };

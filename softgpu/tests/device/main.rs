@@ -3,11 +3,13 @@
 mod abreast;
 mod beside;
 mod check;
+mod clusters;
 mod escapes;
 mod faults;
 mod grid;
 mod kept;
 mod misaligned;
+mod profile;
 mod vectors;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rgpu_device::{
-    Code, Device, HostData, HostTarget, Launch, MemoryKind, ModuleInfo, Range, Region, Result, Target,
+    Code, Device, Finding, HostData, HostTarget, Launch, MemoryKind, ModuleInfo, Range, Region, Result,
+    Target,
 };
 use rgpu_softgpu::{Config, SoftGpu};
 
@@ -26,6 +29,8 @@ const LEGACY: u64 = 0;
 #[derive(Default)]
 struct Program {
     printed: Mutex<Vec<u8>>,
+    /// What was found wrong with kernels.
+    found: Mutex<String>,
     code: kept::Code,
 }
 
@@ -38,11 +43,24 @@ impl rgpu_device::Host for Program {
         Ok(())
     }
     fn host_func(&self, _id: u64) {}
+    fn found(&self, finding: Finding<'_>) {
+        let text = match finding {
+            Finding::Mistake(text) | Finding::Remark(text) => format!("{text}\n"),
+            Finding::Unreported(count) => format!("{count} more\n"),
+        };
+        self.found.lock().unwrap().push_str(&text);
+    }
     fn kept_code(&self, name: &[u8; 32]) -> Option<Vec<u8>> {
         self.code.find(name)
     }
     fn keep_code(&self, name: &[u8; 32], code: &[u8]) {
         self.code.keep(name, code);
+    }
+}
+
+impl Program {
+    fn found(&self) -> String {
+        self.found.lock().unwrap().clone()
     }
 }
 
@@ -89,7 +107,17 @@ impl Rig {
         let (grid, block) = ([grid, 1, 1], [block, 1, 1]);
         let module = MODULE;
         let cooperative = false;
-        let launch = Launch { stream, module, function, grid, block, shared_bytes, cooperative, params };
+        let launch = Launch {
+            stream,
+            module,
+            function,
+            grid,
+            block,
+            shared_bytes,
+            cooperative,
+            cluster: [0; 3],
+            params,
+        };
         self.gpu.launch(launch).unwrap();
     }
 
@@ -178,6 +206,7 @@ fn reserved_shared_memory_is_each_blocks_own_and_begins_with_zeros() {
         block: [threads, 1, 1],
         shared_bytes: 40 << 10,
         cooperative: false,
+        cluster: [0; 3],
         params: &params,
     };
     rig.gpu.launch(launch).unwrap();

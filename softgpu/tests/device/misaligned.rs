@@ -72,6 +72,7 @@ fn run(rig: &Rig, body: &str, delta: u64) -> Result<()> {
         block: [32, 1, 1],
         shared_bytes: 0,
         cooperative: false,
+        cluster: [0; 3],
         params: &params,
     };
     rig.gpu.launch(launch)?;

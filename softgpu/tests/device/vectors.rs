@@ -73,8 +73,17 @@ fn run(row: &Row, n: u32, times: u32) -> (u64, Duration) {
     let (grid, block) = row.1(n);
     let launch = || {
         let (stream, shared_bytes, cooperative) = (0, 0, false);
-        let launch =
-            Launch { stream, module: 7, function, grid, block, shared_bytes, cooperative, params: &params };
+        let launch = Launch {
+            stream,
+            module: 7,
+            function,
+            grid,
+            block,
+            shared_bytes,
+            cooperative,
+            cluster: [0; 3],
+            params: &params,
+        };
         gpu.launch(launch).unwrap();
         gpu.synchronize_blocking(Target::Device(0)).unwrap();
     };

@@ -111,6 +111,8 @@ pub(crate) struct Case {
     pub model: Model,
     /// Dynamic shared memory.
     pub shared: u32,
+    /// Blocks of a cluster, or 0.
+    pub cluster: u32,
 }
 
 /// What output slots hold before the kernel runs.
@@ -137,6 +139,7 @@ impl Case {
             outs: outs.to_vec(),
             model: Model::Lane(Box::new(model)),
             shared: 0,
+            cluster: 0,
         }
     }
 
@@ -187,11 +190,23 @@ impl Case {
         self
     }
 
+    /// In clusters of so many blocks, of which each is a group of its own.
+    pub(crate) fn in_clusters(mut self, blocks: u32) -> Self {
+        self.cluster = blocks;
+        self.target("sm_90")
+    }
+
     /// The module.
     pub(crate) fn ptx(&self) -> String {
         let mut text = format!(".version 8.6\n.target {}\n.address_size 64\n{}\n", self.target, self.prelude);
         text.push_str(
-            ".visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64])\n{\n\
+            ".visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64])\n",
+        );
+        if self.cluster != 0 {
+            writeln!(text, ".explicitcluster .reqnctapercluster {}", self.cluster).unwrap();
+        }
+        text.push_str(
+            "{\n\
              .reg .b64 pin, pout, offset; .reg .b32 gid, tid, block, limit, scratch; .reg .pred beyond;\n",
         );
         for (index, (class, _)) in self.ins.iter().enumerate() {
@@ -273,7 +288,8 @@ impl Case {
                 all.swap(index, random.below(index + 1));
             }
             all.truncate(1024);
-            all.truncate(all.len() / BLOCK as usize * BLOCK as usize);
+            let whole = (BLOCK * self.cluster.max(1)) as usize;
+            all.truncate(all.len() / whole * whole);
         }
         all
     }

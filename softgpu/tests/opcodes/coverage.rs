@@ -7,7 +7,10 @@ use std::fmt::Write;
 use rgpu_softgpu::compile::opcodes;
 
 use super::case::Case;
-use super::{approx, atomics, bits, compare, convert, float, integer, matrix, memory, texture, video, warp};
+use super::{
+    approx, atomics, bits, cluster, compare, convert, float, group, integer, matrix, memory, tensor, texture,
+    video, warp,
+};
 
 /// Opcodes with modifiers, commonest first, and in how many of 433 public programs each occurs.
 const OPCODES: &str = include_str!("opcodes.csv");
@@ -37,6 +40,7 @@ pub(crate) fn all_cases() -> Vec<Case> {
         memory::other_cases(),
         atomics::cases(),
         warp::cases(),
+        cluster::cases(),
         video::cases(),
         matrix::cases(),
     ]
@@ -51,6 +55,8 @@ pub(crate) fn covered() -> BTreeSet<String> {
     // Tested by themselves.
     all.extend(matrix::opcodes());
     all.extend(texture::opcodes());
+    all.extend(tensor::opcodes());
+    all.extend(group::opcodes());
     for opcode in ["vprintf", "shfl.bfly.b32", "shfl.down.b32", "vote.ballot.b32", "vote.all.pred"] {
         all.insert(opcode.to_owned());
     }

@@ -109,6 +109,48 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     all.extend(flushing());
     all.extend(halves());
+    all.extend(two_singles());
+    all
+}
+
+/// Pairs of `f32` in a register of 64 bits.
+fn two_singles() -> Vec<Case> {
+    let f = Format::F32;
+    let case = |opcode: String, count: usize, model: BitsModel| {
+        let mut body = ".reg .b64 r, v0, v1, v2;".to_owned();
+        let mut operands = String::new();
+        for index in 0..count {
+            body.push_str(&format!("mov.b64 v{index}, {{a{}, a{}}};", 2 * index, 2 * index + 1));
+            operands.push_str(&format!(", v{index}"));
+        }
+        body.push_str(&format!("{opcode} r{operands}; mov.b64 {{d0, d1}}, r;"));
+        let (name, outs) = (opcode.clone(), [Class::F32, Class::F32]);
+        let ins = vec![(Class::F32, Domain::F32); 2 * count];
+        Case::new(&opcode, &body, &ins, &outs, move |a| {
+            let half = |first: usize| {
+                let operands: Vec<u64> = a[first..].iter().step_by(2).copied().collect();
+                f.want_of(&name, model(&operands))
+            };
+            vec![half(0), half(1)]
+        })
+        .target("sm_100")
+    };
+    let mut all = Vec::new();
+    for ftz in [false, true] {
+        let (suffix, flush) =
+            (if ftz { ".ftz.f32x2" } else { ".f32x2" }, move |v| if ftz { f.flush(v) } else { v });
+        for (name, operator) in [("add", '+'), ("sub", '-'), ("mul", '*')] {
+            let result = move |a: &[u64], mode| flush(f.binary(operator, flush(a[0]), flush(a[1]), mode));
+            all.push(case(format!("{name}{suffix}"), 2, Box::new(move |a| result(a, "rn"))));
+            for mode in MODES {
+                all.push(case(format!("{name}.{mode}{suffix}"), 2, Box::new(move |a| result(a, mode))));
+            }
+        }
+        for mode in MODES {
+            let result = move |a: &[u64]| flush(f.fma(flush(a[0]), flush(a[1]), flush(a[2]), mode));
+            all.push(case(format!("fma.{mode}{suffix}"), 3, Box::new(result)));
+        }
+    }
     all
 }
 

@@ -134,6 +134,8 @@ fn compile(text: &str) -> Result<(), String> {
         device_runtime: 64,
         check: 64,
         texture: 64,
+        count: 64,
+        tensor: 64,
     };
     let environment =
         Environment { arena: Range { base, size: 1 << 40 }, globals, helpers, checks: Default::default() };

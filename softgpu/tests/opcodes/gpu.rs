@@ -1,10 +1,12 @@
-//! A software GPU to run test kernels on, through the same trait as everybody else.
+//! A software GPU to run test kernels on, through the same trait as everybody else; or, where `RGPU_TEST_DRIVER` names the driver of
+//! one, a real GPU, which holds the models of these tests to what hardware computes.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rgpu_device::{
     Device, Error, HostData, HostTarget, Launch, MemoryKind, Ordinal, Range, Region, Result, Target,
 };
+use rgpu_conformance::hardware::{Hardware, Shape};
 use rgpu_softgpu::{Config, SoftGpu};
 
 /// Keeps what kernels print.
@@ -27,6 +29,7 @@ pub(crate) struct Gpu {
     memory: Range,
     printed: Arc<Printed>,
     next_module: u64,
+    hardware: Option<Hardware>,
 }
 
 const ORDINAL: Ordinal = 0;
@@ -45,7 +48,8 @@ pub(crate) fn gpu() -> MutexGuard<'static, Gpu> {
         let reserve =
             |n: u64| device.reserve(Range { base: 0x1000_0000_0000 + (n << 42), size: 4 << 40 }).ok();
         let plan = (0..16).find_map(reserve).expect("some range of addresses is free");
-        Mutex::new(Gpu { device, memory: plan.devices[0], printed, next_module: 1 })
+        let hardware = Hardware::asked();
+        Mutex::new(Gpu { device, memory: plan.devices[0], printed, next_module: 1, hardware })
     });
     gpu.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -70,6 +74,45 @@ pub(crate) struct Run<'a> {
     pub shared: u32,
 }
 
+impl Run<'_> {
+    /// The kernel's parameters.
+    fn params(&self, input: u64, output: u64) -> Vec<u8> {
+        let mut params = Vec::new();
+        params.extend_from_slice(&input.to_le_bytes());
+        params.extend_from_slice(&output.to_le_bytes());
+        params.extend_from_slice(&self.count.to_le_bytes());
+        params.resize(32, 0);
+        params.extend_from_slice(&self.extra);
+        params
+    }
+}
+
+fn whole_pages(bytes: usize) -> u64 {
+    (bytes.max(1) as u64).next_multiple_of(PAGE)
+}
+
+/// The name of a module's first kernel.
+fn first_kernel(ptx: &str) -> &str {
+    let rest = ptx.split_once(".entry ").map_or("", |(_, rest)| rest).trim_start();
+    rest.split(|c: char| !c.is_alphanumeric() && !"_$".contains(c)).next().unwrap_or_default()
+}
+
+/// Runs a kernel on a GPU of NVIDIA's.
+fn run_on(gpu: &mut Hardware, run: &Run<'_>) -> std::result::Result<Vec<u8>, String> {
+    let place = (whole_pages(run.input.len()) + PAGE) as usize;
+    let shape = Shape { grid: [run.grid, 1, 1], block: [run.block, 1, 1], shared: run.shared };
+    let kernel = gpu.load(run.ptx, first_kernel(run.ptx))?;
+    gpu.write(0, run.input)?;
+    gpu.write(place, run.output)?;
+    let mut result = vec![0; run.output.len()];
+    let params = run.params(gpu.memory(), gpu.memory() + place as u64);
+    let ended = gpu.launch(&kernel, shape, &params).and_then(|()| gpu.read(place, &mut result));
+    match ended {
+        Ok(()) => gpu.unload(kernel).map(|()| result),
+        Err(why) => gpu.reset().and(Err(why)),
+    }
+}
+
 impl Gpu {
     /// What has been printed since the last time.
     pub(crate) fn printed(&mut self) -> Vec<u8> {
@@ -78,7 +121,7 @@ impl Gpu {
 
     /// Where [`Run::input`] lies when a kernel runs.
     pub(crate) fn input_address(&self) -> u64 {
-        self.memory.base
+        self.hardware.as_ref().map_or(self.memory.base, Hardware::memory)
     }
 
     /// Whether the device loads a module.
@@ -100,7 +143,17 @@ impl Gpu {
             let params = vec![0; info.param_bytes() as usize];
             let (stream, grid, block) = (STREAM, [1, 1, 1], [1, 1, 1]);
             let (shared_bytes, cooperative, params) = (0, false, &params[..]);
-            let launch = Launch { stream, module, function, grid, block, shared_bytes, cooperative, params };
+            let launch = Launch {
+                stream,
+                module,
+                function,
+                grid,
+                block,
+                shared_bytes,
+                cooperative,
+                cluster: [0; 3],
+                params,
+            };
             let launched = self.device.launch(launch);
             results.push(launched.and_then(|()| self.device.synchronize_blocking(Target::Device(ORDINAL))));
         }
@@ -110,6 +163,10 @@ impl Gpu {
 
     /// Runs a kernel and returns the output buffer.
     pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
+        if let Some(hardware) = &mut self.hardware {
+            return run_on(hardware, run)
+                .map_err(|why| Error::new(rgpu_device::Code::LaunchFailed, format!("the GPU: {why}")));
+        }
         let result = self.try_run(run);
         if result.is_err() {
             self.device.reset(ORDINAL)?;
@@ -121,21 +178,15 @@ impl Gpu {
         let module = self.next_module;
         self.next_module += 1;
         self.device.module_load(ORDINAL, module, run.ptx.as_bytes(), &[])?;
-        let round = |bytes: usize| (bytes.max(1) as u64).next_multiple_of(PAGE);
-        let (input, input_size) = (self.memory.base, round(run.input.len()));
-        let (output, output_size) = (input + input_size + PAGE, round(run.output.len()));
+        let (input, input_size) = (self.memory.base, whole_pages(run.input.len()));
+        let (output, output_size) = (input + input_size + PAGE, whole_pages(run.output.len()));
         self.device.mem_alloc(ORDINAL, input, input_size, MemoryKind::Device)?;
         self.device.mem_alloc(ORDINAL, output, output_size, MemoryKind::Device)?;
         for (addr, bytes) in [(input, run.input), (output, run.output)] {
             let region = Region::linear(addr, bytes.len() as u64);
             self.device.copy_to_device(STREAM, region, 0, HostData::Owned(bytes.to_vec()))?;
         }
-        let mut params = Vec::new();
-        params.extend_from_slice(&input.to_le_bytes());
-        params.extend_from_slice(&output.to_le_bytes());
-        params.extend_from_slice(&run.count.to_le_bytes());
-        params.resize(32, 0);
-        params.extend_from_slice(&run.extra);
+        let params = run.params(input, output);
         self.device.launch(Launch {
             stream: STREAM,
             module,
@@ -144,6 +195,7 @@ impl Gpu {
             block: [run.block, 1, 1],
             shared_bytes: run.shared,
             cooperative: false,
+            cluster: [0; 3],
             params: &params,
         })?;
         let mut result = vec![0u8; run.output.len()];

@@ -8,18 +8,21 @@ mod approx;
 mod atomics;
 mod bits;
 mod case;
+mod cluster;
 mod compare;
 mod convert;
 mod coverage;
 mod float;
 mod fuzz;
 mod gpu;
+mod group;
 mod integer;
 mod matrix;
 mod memory;
 mod oracle;
 mod programs;
 mod refusals;
+mod tensor;
 mod texture;
 mod values;
 mod video;
@@ -50,6 +53,11 @@ fn approximations() {
 #[test]
 fn conversions() {
     run_all(convert::cases());
+}
+
+#[test]
+fn clusters_of_blocks() {
+    run_all(cluster::cases());
 }
 
 #[test]

@@ -331,6 +331,7 @@ fn addresses() -> Vec<Case> {
     let body = "prefetch.global.L1 [pin]; prefetch.global.L2 [pin]; prefetch.L1 [pin]; prefetchu.L1 [pin]; membar.cta; membar.gl; membar.sys;
         fence.acq_rel.cta; fence.acq_rel.gpu; fence.acq_rel.sys; fence.sc.cta; fence.sc.gpu; fence.sc.sys;
         fence.proxy.async; fence.proxy.async.shared::cta; fence.proxy.async.global; fence.proxy.alias; fence.mbarrier_init.release.cluster;
+        fence.acq_rel.cluster; fence.sc.cluster; fence.acquire.sync_restrict::shared::cluster.cluster; fence.release.sync_restrict::shared::cta.cluster;
         cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; cp.async.bulk.wait_group.read 0;
         griddepcontrol.wait; griddepcontrol.launch_dependents; applypriority.global.L2::evict_normal [pin], 128; applypriority.L2::evict_normal [pin], 128;
         mov.b64 d0, a0; discard.global.L2 [unused], 128; discard.L2 [unused+128], 128;";
@@ -361,6 +362,10 @@ fn addresses() -> Vec<Case> {
         "fence.proxy.async.global",
         "fence.proxy.alias",
         "fence.mbarrier_init.release.cluster",
+        "fence.acq_rel.cluster",
+        "fence.sc.cluster",
+        "fence.acquire.sync_restrict::shared::cluster.cluster",
+        "fence.release.sync_restrict::shared::cta.cluster",
         "cp.async.bulk.commit_group",
         "cp.async.bulk.wait_group",
         "cp.async.bulk.wait_group.read",

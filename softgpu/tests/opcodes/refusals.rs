@@ -29,9 +29,21 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         "suld.b.1d.b32 {r1}, [rd1, {r2}];",
         "suld.b.1d.v4.b64.trap {rd1, rd2, rd3, rd4}, [rd1, {r2}];",
         "sured.b.xor.1d.b32.trap [rd1, {r2}], r1;",
-        "wgmma.fence.sync.aligned;",
-        "setmaxnreg.inc.sync.aligned.u32 64;",
-        "mapa.u64 rd1, rd2, r1;",
+        "mapa.shared.u64 rd1, rd2, r1;",
+        "mapa.u64 rd1, rd2, rd3;",
+        "barrier.cluster.sync;",
+        "st.async.global.u32 [rd1], r1, [rd2];",
+        "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.exch.b32 [r1], r2, [r3];",
+        "multimem.red.release.gpu.global.add.u32 [rd1], r1;",
+        "add.sat.f32x2 rd1, rd2, rd3;",
+        "mad.rn.f32x2 rd1, rd2, rd3, rd1;",
+        "wgmma.fence.sync;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {f1, f2, f3, f4}, rd1, rd2, r1, 0, p1, 1, 1, 0, 0;",
+        "setmaxnreg.inc.sync.aligned.u64 64;",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [r1], [rd1, {r2, r3}], [r4], 3;",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [r1], [rd1, {r2, r3, r4, r5, r6}], [r4];",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.min.f32 [rd1], [r1], r2;",
+        "tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [rd1], 0;",
         "frobnicate.u32 r1, r2;",
         "add.u32.frob r1, r2, r3;",
         "add.rn.u32 r1, r2, r3;",
@@ -91,11 +103,10 @@ call t, (), kind; ret; }}
 fn a_kernel_that_cannot_be_executed_is_refused_and_the_others_run() {
     for instruction in [
         "tex.2dms.v4.f32.s32 {f1, f2, f3, f4}, [rd1, {r5, r6, r7, r8}];",
-        "setmaxnreg.inc.sync.aligned.u32 64;",
+        "wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {f1, f2, f3, f4}, rd1, rd2, p1, 1, 1, 0, 0;",
         "add.u32.frob r1, r2, r3;",
-        "fence.proxy.tensormap::generic.acquire.gpu [rd1], 128;",
         "mbarrier.arrive.noComplete.expect_tx.shared.b64 rd2, [r1], r2;",
-        "cp.async.bulk.prefetch.L2.global [rd1], r1;",
+        "cp.async.bulk.tensor.1d.global.shared::cta.im2col_no_offs.bulk_group [rd1, {r2}], [r1];",
     ] {
         let name = instruction.split(' ').next().unwrap().trim_end_matches(';');
         let results = gpu().launches(&three_of_four(instruction)).expect("the module is loaded");

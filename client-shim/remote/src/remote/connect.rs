@@ -7,11 +7,11 @@ use super::options::ConnectOptions;
 use super::reserve::{Reservation, candidates, next_free};
 use super::{Remote, convert, credit, direct, images, imported, one_memory};
 use parking_lot::Mutex;
-use rgpu_device::{Code, Error, Host, Range, Result, Seat};
+use rgpu_device::{Check, Code, Error, Host, Range, Result, Seat};
 use rgpu_protocol::calls::{Call, Mark, PeerExpect};
 use rgpu_protocol::hello::{
-    self, FEATURE_OBSERVE, FEATURE_ONE_MEMORY, FEATURE_PEERS, FEATURE_TRACE, Hello, HelloMore, HelloSeat,
-    Status,
+    self, FEATURE_CHECK, FEATURE_OBSERVE, FEATURE_ONE_MEMORY, FEATURE_PEERS, FEATURE_TRACE, Hello,
+    HelloCheck, HelloMore, HelloSeat, Status,
 };
 use rgpu_protocol::stats::Stats;
 use rgpu_protocol::transport::{Choice, ConnectError, Connector, Dial, Established, Offer, Offered, Stream};
@@ -138,6 +138,11 @@ impl<'a> Attempt<'a> {
         self.options.shared_range.map_or(reserved, |shared| shared.range)
     }
 
+    /// What the server is to look at while kernels run.
+    fn check(&self) -> Option<Check> {
+        self.options.check.filter(|_| !self.options.observe)
+    }
+
     fn refused(&self, code: Code, why: &str) -> Error {
         Error::new(code, format!("The server {} {why}", self.address))
     }
@@ -159,6 +164,13 @@ impl<'a> Attempt<'a> {
                 Status::Accepted if self.options.shared_range.is_some() && answered.minor < 2 => {
                     let why =
                         "is of an older release of rgpu, which serves no program together with other servers";
+                    return Err(self.refused(Code::SystemNotReady, why));
+                }
+                Status::Accepted
+                    if self.check().is_some() && answered.answer.features & FEATURE_CHECK == 0 =>
+                {
+                    let why = "is of an older release of rgpu, which does not look at what kernels do: use the same release of \
+                               rgpu on both sides, or `rgpu check --in-process`";
                     return Err(self.refused(Code::SystemNotReady, why));
                 }
                 Status::Accepted => {
@@ -183,7 +195,8 @@ impl<'a> Attempt<'a> {
                 | bit(crate::trace::is_on(), FEATURE_TRACE)
                 | bit(self.options.observe, FEATURE_OBSERVE)
                 | bit(self.reservation.is_some(), FEATURE_ONE_MEMORY)
-                | bit(self.options.shared_range.is_some(), FEATURE_PEERS),
+                | bit(self.options.shared_range.is_some(), FEATURE_PEERS)
+                | bit(self.check().is_some(), FEATURE_CHECK),
             session: self.session,
             credential: credential.to_vec(),
             program: program_name(),
@@ -191,7 +204,11 @@ impl<'a> Attempt<'a> {
             range: convert::wire_range(self.range()),
         };
         let seat = HelloSeat { index: seat.index, of: seat.of };
-        hello::message(&(hello, HelloMore { offer: offer.bytes(), seat }))
+        let check = self.check().map_or_else(HelloCheck::default, |check| HelloCheck {
+            tools: check.bits(),
+            limit: check.limit.unwrap_or(u64::MAX),
+        });
+        hello::message(&(hello, HelloMore { offer: offer.bytes(), seat, check }))
     }
 
     /// The server has refused the range.
@@ -251,6 +268,7 @@ impl<'a> Attempt<'a> {
             let why = "answered with an address plan that was not agreed";
             return Err(self.refused(Code::SystemNotReady, why));
         }
+        let check = self.check();
         let reservation = self.reservation.map(|reservation| reservation.shrink(whole));
         let shared = if answer.features & FEATURE_ONE_MEMORY != 0 { memory_files.pop() } else { None };
         let one_memory = shared.filter(|_| reservation.is_some()).and_then(|file| {
@@ -275,6 +293,7 @@ impl<'a> Attempt<'a> {
             mirrored: Mutex::default(),
             imported: imported::Imported::default(),
             one_memory,
+            check,
             _reservation: reservation,
         }))
     }

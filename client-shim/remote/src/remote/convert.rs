@@ -43,7 +43,7 @@ pub(super) fn module_info(m: wire::ModuleInfo) -> device::ModuleInfo {
     let param = |(offset, size)| device::ParamInfo { offset, size };
     let function = |mut f: wire::FunctionInfo| {
         let params = std::mem::take(&mut f.params).into_iter().map(param).collect();
-        same_fields!(FunctionInfo, f => device::FunctionInfo, params: params, refusal: None)
+        same_fields!(FunctionInfo, f => device::FunctionInfo, params: params, cluster: Default::default(), refusal: None)
     };
     let global = |g: wire::GlobalInfo| {
         let kind = match g.kind {

@@ -10,8 +10,8 @@ use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryToken, ModuleInfo, Ordinal,
-    PreparedLaunch, Range, Region, RegionCursor, Result, Target,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken,
+    ModuleInfo, Ordinal, PreparedLaunch, Range, Region, RegionCursor, Result, Target,
 };
 use rgpu_protocol::calls::{self as wire, Call};
 use rgpu_protocol::frame::{HEADER_BYTES, MAX_BULK, runs};
@@ -98,7 +98,9 @@ impl Remote {
     fn send_directly(&self, stream: Handle, dst: Region, src: Region, now: bool) -> Result<bool> {
         let bytes = dst.bytes().unwrap_or(0);
         // What is not allocated is refused by the server.
-        if bytes < direct::SEND_FROM || !self.credit.holds(&dst) {
+        // The server is to know what is written, where it looks whether it was.
+        let unseen = self.check.is_none_or(|check| !check.initialised);
+        if bytes < direct::SEND_FROM || !unseen || !self.credit.holds(&dst) {
             return Ok(false);
         }
         let Some(to) = self.direct.place(&dst) else { return Ok(false) };
@@ -171,9 +173,9 @@ pub(super) fn stream_of(prepared: &PreparedLaunch) -> Handle {
 /// A launch in its brief form, if it fits.
 #[inline]
 fn brief(launch: &Launch<'_>) -> Option<wire::LaunchBrief> {
-    let Launch { stream, module, function, grid, block, shared_bytes, cooperative, .. } = *launch;
+    let Launch { stream, module, function, grid, block, shared_bytes, cooperative, cluster, .. } = *launch;
     let [x, y, z] = block;
-    if cooperative || (stream | module) >> 32 != 0 || (x | y | z) >> 16 != 0 {
+    if cooperative || cluster != [0; 3] || (stream | module) >> 32 != 0 || (x | y | z) >> 16 != 0 {
         return None;
     }
     let block = block.map(|n| n as u16);
@@ -432,6 +434,24 @@ impl Device for Remote {
         {
             return self.link.post(&brief, Payload::Bytes(launch.params));
         }
+        if launch.cluster != [0; 3] {
+            if self.minor < wire::LaunchCluster::SINCE {
+                let text =
+                    "The server is of an older version of rgpu, which has no launches in clusters of blocks";
+                return Err(Error::new(Code::NotSupported, text));
+            }
+            return self.link.launch_cluster(
+                launch.stream,
+                launch.module,
+                launch.function,
+                launch.grid,
+                launch.block,
+                launch.shared_bytes,
+                launch.cooperative,
+                launch.cluster,
+                Payload::Bytes(launch.params),
+            );
+        }
         self.link.launch(
             launch.stream,
             launch.module,
@@ -634,6 +654,18 @@ impl Device for Remote {
             !gone
         });
         Ok(())
+    }
+
+    fn wants_memory_notes(&self) -> bool {
+        self.check.is_some()
+    }
+
+    fn note_memory(&self, note: MemoryNote, done: Done) {
+        self.tell_of_memory(&note, done);
+    }
+
+    fn note_memory_blocking(&self, note: MemoryNote) -> Result<()> {
+        self.tell_of_memory_and_wait(&note)
     }
 
     fn counters(&self) -> Counters {

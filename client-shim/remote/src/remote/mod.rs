@@ -32,6 +32,7 @@ mod imported;
 mod incoming;
 mod link;
 mod modules;
+mod notes;
 mod one_memory;
 mod options;
 mod outgoing;
@@ -53,7 +54,9 @@ pub use rgpu_protocol::transport::Encrypt;
 use link::Link;
 use parking_lot::Mutex;
 use reserve::Reservation;
-use rgpu_device::{AddressPlan, DeviceInfo, Done, Error, Handle, Ordinal, PreparedLaunch, Region, Result};
+use rgpu_device::{
+    AddressPlan, Check, DeviceInfo, Done, Error, Handle, Ordinal, PreparedLaunch, Region, Result,
+};
 use rgpu_protocol::frame::WRITES_BEFORE_FUNCTIONS;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,6 +85,8 @@ pub struct Remote {
     imported: imported::Imported,
     /// Pinned and managed memory, where server and client share it.
     one_memory: Option<one_memory::OneMemory>,
+    /// What the server looks at while kernels run.
+    check: Option<Check>,
     /// The plan's addresses are this process's as long as the session lives.
     _reservation: Option<Reservation>,
 }

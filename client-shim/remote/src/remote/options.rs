@@ -2,7 +2,7 @@
 
 use rgpu_control::proof::Binding;
 use rgpu_control::settings::{CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_VARIABLE};
-use rgpu_device::{Code, Error, Range, Result, Seat};
+use rgpu_device::{Check, Code, Error, Range, Result, Seat};
 use rgpu_protocol::transport::{CONNECTORS, Choice, Connectors, Encrypt, TRANSPORT_VARIABLE};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub struct ConnectOptions {
     /// Whether only to look: such a session has no addresses and no memory, and asks for
     /// [`telemetry`](rgpu_device::Device::telemetry).
     pub observe: bool,
+    /// What the server is to look at while kernels run. One that cannot is not used. A session that only looks has no kernels.
+    pub check: Option<Check>,
     /// Where the program has several servers: which of them this is. A server that refuses the range is then not asked for
     /// another one: connecting fails with [`Code::MapFailed`].
     pub shared_range: Option<SharedRange>,
@@ -80,6 +82,7 @@ impl Default for ConnectOptions {
             connectors: CONNECTORS,
             encrypt: None,
             observe: false,
+            check: None,
             shared_range: None,
         }
     }

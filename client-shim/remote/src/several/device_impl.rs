@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rgpu_device::telemetry::{Group, Telemetry};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
-    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal,
+    HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, ModuleInfo, Ordinal,
     PreparedLaunch, Range, Region, Result, Target,
 };
 
@@ -385,6 +385,40 @@ impl Device for Several {
             }
         }
         result
+    }
+
+    fn wants_memory_notes(&self) -> bool {
+        self.servers.iter().any(|server| server.remote.wants_memory_notes())
+    }
+
+    /// Waits where something is freed at once, and at the end.
+    fn note_memory(&self, note: MemoryNote, done: Done) {
+        done(self.note_memory_blocking(note));
+    }
+
+    fn note_memory_blocking(&self, note: MemoryNote) -> Result<()> {
+        let home = |addr: u64| self.servers.iter().position(|server| server.part.contains(addr, 1));
+        let (home, note) = match note {
+            MemoryNote::Allocated { range, .. } => (home(range.base), note),
+            MemoryNote::Freed { base, stream } => {
+                if stream.is_none() {
+                    self.wait_for_jobs();
+                }
+                let stream = stream.and_then(|stream| self.stream(stream).ok());
+                let own = stream.filter(|(server, _)| home(base) == Some(*server));
+                (home(base), MemoryNote::Freed { base, stream: own.map(|(_, local)| local) })
+            }
+            MemoryNote::BadFree { address } => (home(address).or(Some(0)), note),
+            MemoryNote::End => {
+                self.wait_for_jobs();
+                (None, note)
+            }
+        };
+        match home {
+            Some(server) => self.remote(server).note_memory_blocking(note),
+            // All of them have it.
+            None => self.servers.iter().try_for_each(|server| server.remote.note_memory_blocking(note)),
+        }
     }
 
     fn counters(&self) -> Counters {

@@ -20,6 +20,8 @@ impl Core {
     pub(in crate::core) fn check_config(&self, function: &Function, config: &Config) -> Result<()> {
         let limits = self.devices.launch_limits(function.module.ordinal);
         limits.check_shape(function.declared(), config.grid, config.block)?;
+        let most = self.modules.max_cluster(function);
+        limits.check_cluster(function.declared(), config.grid, config.cluster, most)?;
         if config.shared_bytes > 0 {
             let room = self.modules.max_dynamic_shared(function)?;
             if i64::from(config.shared_bytes) > i64::from(room) {
@@ -67,6 +69,7 @@ impl Core {
             ));
         }
         self.devices.check_sticky(ordinal)?;
+        let config = &self.modules.with_cluster(function, config);
         self.check_config(function, config)?;
         if config.cooperative {
             self.check_cooperative(function, config)?;
@@ -111,6 +114,7 @@ impl Core {
             block: config.block,
             shared_bytes: config.shared_bytes,
             cooperative: config.cooperative,
+            cluster: config.cluster,
             params,
         };
         if let Err(error) = self.devices.device().launch(launch) {

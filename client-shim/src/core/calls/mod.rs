@@ -17,6 +17,7 @@ mod module;
 mod occupancy;
 pub(crate) mod relaunch;
 mod stream;
+mod tensor_map;
 mod texture;
 mod virtual_memory;
 

@@ -107,13 +107,35 @@ impl Core {
         Ok((best.0 * processors, best.1))
     }
 
-    /// `cuOccupancyMaxActiveClusters`, where a cluster is one block.
+    /// `cuOccupancyMaxActiveClusters`
     pub(crate) fn occupancy_clusters(&self, function: &Function, config: &Config) -> Result<u32> {
+        let (blocks, cluster) = self.blocks_of_clusters(function, config)?;
+        Ok(if blocks == 0 { 0 } else { (blocks / cluster).max(1) })
+    }
+
+    /// `cuOccupancyMaxPotentialClusterSize`
+    pub(crate) fn occupancy_cluster_size(&self, function: &Function, config: &Config) -> Result<u32> {
+        let (blocks, _) = self.blocks_of_clusters(function, config)?;
+        let clusters = self.devices.launch_limits(function.module.ordinal).clusters;
+        let most = if clusters { self.modules.max_cluster(function) } else { 1 };
+        let most = match function.declared().cluster.most {
+            0 => most,
+            own => most.min(own),
+        };
+        Ok(if blocks == 0 { 0 } else { most })
+    }
+
+    /// How many blocks of a launch the device holds, and of how many its clusters are.
+    fn blocks_of_clusters(&self, function: &Function, config: &Config) -> Result<(u32, u32)> {
         let threads = config.block.iter().try_fold(1_u32, |product, side| product.checked_mul(*side));
         let threads = threads.ok_or_else(|| invalid("A block has too many threads"))?;
+        let config = self.modules.with_cluster(function, config);
+        let limits = self.devices.launch_limits(function.module.ordinal);
+        let most = self.modules.max_cluster(function);
+        let cluster = limits.check_cluster(function.declared(), config.grid, config.cluster, most)?;
         let blocks = self.occupancy_blocks(function, threads, u64::from(config.shared_bytes))?;
-        let processors = self.devices.launch_limits(function.module.ordinal).multiprocessors;
-        Ok(blocks.saturating_mul(processors))
+        let each = cluster.map_or(1, |sides| sides.iter().product());
+        Ok((blocks.saturating_mul(limits.multiprocessors), each))
     }
 
     /// `cudaOccupancyAvailableDynamicSMemPerBlock`.

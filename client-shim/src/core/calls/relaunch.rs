@@ -238,7 +238,10 @@ impl Core {
             || self.devices.sticky_code(stream.ordinal) != 0
             || self.devices.shared().any()
             || self.captures.is_any()
-            || trace::is_on();
+            || trace::is_on()
+            // What keys do not tell.
+            || config.cooperative
+            || config.cluster != [0; 3];
         if lasting {
             return;
         }
@@ -250,6 +253,7 @@ impl Core {
             block: config.block,
             shared_bytes: config.shared_bytes,
             cooperative: config.cooperative,
+            cluster: self.modules.with_cluster(&function, config).cluster,
             params: &[0; SHORT][..size],
         };
         if let Some(prepared) = self.devices.device().prepare_launch(launch) {
@@ -279,7 +283,13 @@ mod tests {
 
     #[test]
     fn keys_tell_all_differences() {
-        let config = Config { grid: [1, 2, 3], block: [4, 5, 6], shared_bytes: 7, cooperative: false };
+        let config = Config {
+            grid: [1, 2, 3],
+            block: [4, 5, 6],
+            shared_bytes: 7,
+            cooperative: false,
+            cluster: [0; 3],
+        };
         let at = |n: usize| n as *const c_void;
         let new = |kernel, stream, per_thread, config: &Config| {
             Key::new(Door::Runtime, kernel, stream, per_thread, config)

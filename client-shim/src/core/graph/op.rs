@@ -106,6 +106,7 @@ impl Kernel {
     /// Takes over what another kernel's attributes say: parameters say nothing about them.
     pub(crate) fn take_attributes(&mut self, other: &Self) {
         self.config.cooperative = other.config.cooperative;
+        self.config.cluster = other.config.cluster;
         self.hints.clone_from(&other.hints);
     }
 }

@@ -9,7 +9,8 @@ impl Memory {
     fn tell(&self, note: MemoryNote) {
         let device = self.devices.device();
         if device.wants_memory_notes() {
-            device.note_memory(note);
+            // What is wrong with the device, its other calls tell.
+            let _ = device.note_memory_blocking(note);
         }
     }
 

@@ -453,7 +453,7 @@ const PTX: &str = "
 \0";
 
 fn config(grid: u32, block: u32) -> Config {
-    Config { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes: 0, cooperative: false }
+    Config { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes: 0, cooperative: false, cluster: [0; 3] }
 }
 
 #[test]

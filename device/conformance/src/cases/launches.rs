@@ -147,6 +147,24 @@ pub fn cooperative_launches_fit_or_are_refused(open: Open) {
     bench.refused(bench.device.launch(far_too_many), Code::CooperativeLaunchTooLarge);
 }
 
+/// Clusters of blocks divide the grid and are not too large; a device that has none refuses those of more than one block.
+pub fn clusters_are_launched_or_refused(open: Open) {
+    let bench = Bench::new(open);
+    let info = bench.load();
+    let out = bench.alloc(PAGE);
+    let params = pointer_and_word(out, 7);
+    let plain = Launch { grid: [4, 1, 1], block: [16, 1, 1], ..bench.launch(&info, "store", &params) };
+    let pairs = Launch { cluster: [2, 1, 1], ..plain };
+    if bench.device.infos()[0].attribute(attribute::CLUSTER_LAUNCH) == 0 {
+        return bench.refused(bench.device.launch(pairs), Code::NotSupported);
+    }
+    bench.device.launch(pairs).unwrap();
+    assert!(bench.words(out, 64).iter().copied().eq(7..71));
+    for cluster in [[3, 1, 1], [2, 2, 1], [2, 0, 1], [4, 8, 1], [u32::MAX; 3]] {
+        bench.refused(bench.device.launch(Launch { cluster, ..plain }), Code::InvalidClusterSize);
+    }
+}
+
 /// A prepared launch is repeated with other parameters.
 pub fn launches_are_prepared_and_repeated(open: Open) {
     let bench = Bench::new(open);

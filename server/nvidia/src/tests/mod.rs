@@ -98,6 +98,7 @@ impl Setup {
             block: [32, 1, 1],
             shared_bytes: 0,
             cooperative: false,
+            cluster: [0; 3],
             params: &params,
         })
     }
@@ -497,6 +498,7 @@ fn impossible_launches_are_refused_at_once() {
             block,
             shared_bytes,
             cooperative: false,
+            cluster: [0; 3],
             params,
         })
     };

@@ -238,8 +238,12 @@ pub struct Function {
     pub max_registers: Option<u32>,
     /// Blocks of a cluster in x, y, z, where it prescribes them (`.reqnctapercluster`).
     pub required_cluster: Option<[u32; 3]>,
-    /// `.explicitcluster` or `.blocksareclusters`.
+    /// Whether launches have to be in clusters (`.explicitcluster`).
     pub needs_cluster: bool,
+    /// Whether a grid's size counts clusters (`.blocksareclusters`).
+    pub counts_clusters: bool,
+    /// The most blocks that a cluster may have (`.maxclusterrank`).
+    pub max_cluster: Option<u32>,
     /// Whether calls of it do not come back (`.noreturn`).
     pub noreturn: bool,
     /// Line of the declaration or definition.

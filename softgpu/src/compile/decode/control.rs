@@ -62,6 +62,18 @@ impl Reader {
     pub(crate) fn bar(&mut self) -> Option<Op> {
         self.other("cta");
         self.form.aligned = false;
+        if self.other("cluster") {
+            // One worker runs a cluster, whatever the order that is asked for.
+            return if self.other("arrive") {
+                let _ = self.other("release") || self.other("relaxed");
+                Some(Op::BarCluster { wait: false })
+            } else if self.other("wait") {
+                self.other("acquire");
+                Some(Op::BarCluster { wait: true })
+            } else {
+                None
+            };
+        }
         if self.other("warp") {
             self.sync()?;
             return Some(Op::Bar { reduce: None, warp: true, arrive: false });

@@ -17,6 +17,9 @@ impl Reader {
             Type::F32 => {
                 (!matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic)).then_some(())
             }
+            Type::F32x2 => (!mode.sat
+                && !matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic))
+            .then_some(()),
             Type::F64 => (!mode.ftz
                 && !mode.sat
                 && !matches!(mode.rounding, Rounding::NearestAway | Rounding::Stochastic))
@@ -86,6 +89,9 @@ impl Reader {
         let mode = self.mode();
         let relu = self.other("relu");
         self.check_float(ty, mode)?;
+        if ty == Type::F32x2 && self.form.opcode != Opcode::Fma {
+            return None;
+        }
         if relu && (!HALVES.contains(&ty) || mode.sat) {
             return None;
         }

@@ -59,7 +59,7 @@ impl Reader {
     }
 
     /// `m16n8k16` among the modifiers.
-    fn shape(&mut self) -> Option<(u32, u32, u32)> {
+    pub(super) fn shape(&mut self) -> Option<(u32, u32, u32)> {
         let at = self.form.others.iter().position(|m| parse_shape(m).is_some())?;
         parse_shape(&self.form.others.remove(at))
     }

@@ -17,7 +17,7 @@ impl Reader {
         }
         if self.is_float() {
             let ty = self.ty()?;
-            if ty == Type::Tf32 || ty == Type::F32x2 {
+            if ty == Type::Tf32 {
                 return None;
             }
             let mode = self.mode();

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::compile::op::*;
-use crate::compile::opcode::{Combine, Opcode, Semantics};
+use crate::compile::opcode::{Combine, Opcode, Scope, Semantics};
 use rgpu_image::ptx::ast::{Space, Type};
 
 impl Reader {
@@ -18,7 +18,9 @@ impl Reader {
         let space = self.take_space()??;
         self.ty_of(&[Type::U64])?;
         match space {
-            Space::Shared | Space::SharedCta => Some(Op::Cvta { place: MemoryTarget::Shared, to }),
+            Space::Shared | Space::SharedCta | Space::SharedCluster => {
+                Some(Op::Cvta { place: MemoryTarget::Shared, to })
+            }
             Space::Local => Some(Op::Cvta { place: MemoryTarget::Local, to }),
             Space::Global | Space::Const | Space::Param | Space::ParamEntry => {
                 Some(Op::Cvta { place: MemoryTarget::Generic, to })
@@ -33,7 +35,8 @@ impl Reader {
             Space::Const => SpaceTest::Const,
             Space::Global => SpaceTest::Global,
             Space::Local => SpaceTest::Local,
-            Space::Shared | Space::SharedCta | Space::SharedCluster => SpaceTest::Shared,
+            Space::Shared | Space::SharedCta => SpaceTest::Shared,
+            Space::SharedCluster => SpaceTest::Cluster,
             Space::Param | Space::ParamEntry => SpaceTest::Param,
             _ => return None,
         };
@@ -48,6 +51,10 @@ impl Reader {
 
     /// `st`
     pub(crate) fn store(&mut self) -> Option<Op> {
+        if self.other("async") {
+            let (ty, vector) = self.told_access()?;
+            return Some(Op::StAsync { ty, vector });
+        }
         let (place, ty, vector, order) = self.access()?;
         if place == MemoryTarget::Param && order != Order::Weak {
             return None;
@@ -60,7 +67,7 @@ impl Reader {
         let place = match self.take_space()? {
             None | Some(Space::Global | Space::Const) => MemoryTarget::Generic,
             Some(Space::Local) => MemoryTarget::Local,
-            Some(Space::Shared | Space::SharedCta) => MemoryTarget::Shared,
+            Some(Space::Shared | Space::SharedCta | Space::SharedCluster) => MemoryTarget::Shared,
             Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => MemoryTarget::Param,
             Some(_) => return None,
         };
@@ -98,13 +105,53 @@ impl Reader {
         simple.then_some((place, ty, vector, order))
     }
 
+    /// What `st.async` and `red.async` access. They exist for the cluster's shared memory only, and tell a barrier of the bytes.
+    fn told_access(&mut self) -> Option<(Type, u32)> {
+        let told = self.other("mbarrier::complete_tx::bytes");
+        let weak = matches!(self.form.semantics.take(), None | Some(Semantics::Weak | Semantics::Relaxed));
+        let near = matches!(self.form.scope.take(), None | Some(Scope::Cluster));
+        if !told || !weak || !near || !matches!(self.take_space()?, None | Some(Space::SharedCluster)) {
+            return None;
+        }
+        let vector = std::mem::replace(&mut self.form.vector, 1);
+        let words = [Type::B32, Type::U32, Type::S32, Type::F32, Type::B64, Type::U64, Type::S64, Type::F64];
+        let ty = self.ty_of(&words)?;
+        (vector <= 4).then_some((ty, vector))
+    }
+
+    /// `mapa`
+    pub(crate) fn mapa(&mut self) -> Option<Op> {
+        let (ty, generic) = self.cluster_address()?;
+        Some(Op::Mapa { ty, generic })
+    }
+
+    /// `getctarank`
+    pub(crate) fn get_cta_rank(&mut self) -> Option<Op> {
+        let (ty, generic) = self.cluster_address()?;
+        Some(Op::GetCtaRank { ty, generic })
+    }
+
+    /// The type of an address of shared memory, and whether it is generic.
+    fn cluster_address(&mut self) -> Option<(Type, bool)> {
+        let generic = match self.take_space()? {
+            None => true,
+            Some(Space::SharedCluster) => false,
+            Some(_) => return None,
+        };
+        Some((self.ty_of(&[Type::U32, Type::U64])?, generic))
+    }
+
     /// `membar`, `fence`: some combination of modifiers says which accesses are ordered; here all are.
     pub(crate) fn fence(&mut self) -> Option<Op> {
         // Between the ways to memory that a device has there is one here.
-        if self.other("proxy") && (self.other("async") || self.other("alias")) {
+        let ways = ["async", "alias", "async::generic", "tensormap::generic"];
+        if self.other("proxy") && ways.iter().any(|way| self.other(way)) {
             self.form.spaces.clear();
         }
         self.other("mbarrier_init");
+        for part in ["sync_restrict::shared::cta", "sync_restrict::shared::cluster"] {
+            self.other(part);
+        }
         let f = &mut self.form;
         (f.semantics, f.scope) = (None, None);
         Some(Op::Fence)
@@ -113,7 +160,7 @@ impl Reader {
     /// `prefetch`, `prefetchu`, `applypriority`, and `discard`, which allows bytes to be lost, but need not lose them.
     pub(crate) fn cache_hint(&mut self) -> Option<Op> {
         self.form.spaces.clear();
-        self.form.others.retain(|m| !matches!(m.as_str(), "L1" | "L2" | "L2::evict_normal"));
+        self.form.others.retain(|m| !matches!(m.as_str(), "L1" | "L2" | "L2::evict_normal" | "tensormap"));
         Some(Op::Nop)
     }
 
@@ -146,9 +193,12 @@ impl Reader {
     /// `atom`, `red`
     pub(crate) fn atomic(&mut self) -> Option<Op> {
         let result = self.form.opcode == Opcode::Atom;
+        if !result && self.other("async") {
+            return self.told_reduction();
+        }
         let shared = match self.take_space()? {
             None | Some(Space::Global) => false,
-            Some(Space::Shared | Space::SharedCta) => true,
+            Some(Space::Shared | Space::SharedCta | Space::SharedCluster) => true,
             Some(_) => return None,
         };
         (self.form.semantics, self.form.scope) = (None, None);
@@ -187,6 +237,21 @@ impl Reader {
         Some(Op::Atom { shared, op, ty, result })
     }
 
+    /// `red.async`
+    fn told_reduction(&mut self) -> Option<Op> {
+        use Combine as C;
+        let op = self.form.combine.take()?;
+        let (ty, vector) = self.told_access()?;
+        let fits = match op {
+            C::Inc | C::Dec => ty == Type::U32,
+            C::Min | C::Max => matches!(ty, Type::U32 | Type::S32),
+            C::Add => matches!(ty, Type::U32 | Type::S32 | Type::U64),
+            C::And | C::Or | C::Xor => ty == Type::B32,
+            C::Exch | C::Cas | C::Popc => false,
+        };
+        (fits && vector == 1).then_some(Op::RedAsync { op, ty })
+    }
+
     /// `cp.async` and what belongs to it.
     pub(crate) fn cp(&mut self) -> Option<Op> {
         if !self.other("async") {
@@ -213,14 +278,7 @@ impl Reader {
             return Some(Op::Nop);
         }
         if bulk {
-            let spaces = std::mem::take(&mut self.form.spaces);
-            let told = self.other("mbarrier::complete_tx::bytes");
-            // A policy of the cache's may follow the operands, which changes nothing.
-            self.other("L2::cache_hint");
-            return match spaces[..] {
-                [Space::SharedCta | Space::SharedCluster, Space::Global] if told => Some(Op::CpBulk),
-                _ => None,
-            };
+            return self.bulk();
         }
         let spaces = std::mem::take(&mut self.form.spaces);
         let hint = self.other("L2::cache_hint");
@@ -234,7 +292,7 @@ impl Reader {
     fn mbarrier_space(&mut self) -> Option<bool> {
         match self.take_space()? {
             None => Some(false),
-            Some(Space::Shared | Space::SharedCta) => Some(true),
+            Some(Space::Shared | Space::SharedCta | Space::SharedCluster) => Some(true),
             Some(_) => None,
         }
     }
@@ -242,7 +300,9 @@ impl Reader {
     /// `mbarrier`
     pub(crate) fn mbarrier(&mut self) -> Option<Op> {
         // Whatever the order that is asked for, one worker runs the whole block.
-        self.form.others.retain(|m| !matches!(m.as_str(), "release" | "acquire" | "relaxed" | "cta"));
+        self.form
+            .others
+            .retain(|m| !matches!(m.as_str(), "release" | "acquire" | "relaxed" | "cta" | "cluster"));
         (self.form.semantics, self.form.scope) = (None, None);
         let shared = self.mbarrier_space()?;
         self.ty_of(&[Type::B64])?;

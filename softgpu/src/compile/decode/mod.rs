@@ -9,6 +9,7 @@ mod float;
 mod groups;
 mod integer;
 mod memory;
+mod tensor;
 mod texture;
 mod warp;
 

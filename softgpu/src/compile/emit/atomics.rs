@@ -1,9 +1,9 @@
 //! `atom` and `red`.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, Value, types};
+use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Value, types};
 
-use super::{Emitter, Result, class, int_class, user};
+use super::{Emitter, Result, alone, class, int_class, user};
 use crate::compile::op::{IntOp, MemoryTarget};
 use crate::compile::opcode::{Combine, Rounding};
 use rgpu_image::ptx::ast::{Operand, Type};
@@ -27,15 +27,16 @@ impl<'a> Emitter<'a, '_> {
             _ => None,
         };
         let address = self.whole_address(target);
-        let old = if shared && !crate::compile::vector::wanted() {
-            // One worker runs a block, so that nobody else touches its shared memory meanwhile. That is not enough where
-            // several threads are run at once.
+        let old = if shared && !self.cx.for_vectors {
+            // One worker runs a block, so that nobody else touches its shared memory meanwhile.
             let old = self.b.ins().load(class(ty), user(), address, 0);
             let new = self.combined(op, ty, old, first, second)?;
             self.b.ins().store(user(), new, address, 0);
             old
         } else {
-            self.atomic(op, ty, address, first, second)?
+            // Where several threads are run at once, it has to stay in one piece.
+            let flags = if shared { alone() } else { user() };
+            self.atomic(flags, op, ty, address, first, second)?
         };
         match destination {
             Some(destination) => self.set(destination, ty, old),
@@ -102,6 +103,7 @@ impl<'a> Emitter<'a, '_> {
     /// The atomic operation on memory that other workers may be touching; the result is the old value.
     fn atomic(
         &mut self,
+        flags: MemFlagsData,
         op: Combine,
         ty: Type,
         address: Value,
@@ -122,22 +124,22 @@ impl<'a> Emitter<'a, '_> {
         };
         let int = int_class(ty.bits());
         if let Some(op) = direct {
-            return Ok(self.b.ins().atomic_rmw(int, user(), op, address, value));
+            return Ok(self.b.ins().atomic_rmw(int, flags, op, address, value));
         }
         if op == Combine::Cas {
             let new = second.ok_or_else(|| self.refuse("An operand is missing"))?;
-            return Ok(self.b.ins().atomic_cas(user(), address, value, new));
+            return Ok(self.b.ins().atomic_cas(flags, address, value, new));
         }
         // Compute, and try to exchange, until nobody came in between.
         let (attempt, done) = (self.b.create_block(), self.b.create_block());
         let expected = self.b.append_block_param(attempt, int);
-        let start = self.b.ins().atomic_load(int, user(), address);
+        let start = self.b.ins().atomic_load(int, flags, address);
         self.b.ins().jump(attempt, &[start.into()]);
         self.b.switch_to_block(attempt);
         let old = self.recast(expected, class(ty));
         let new = self.combined(op, ty, old, value, second)?;
         let new = self.as_int(new);
-        let found = self.b.ins().atomic_cas(user(), address, expected, new);
+        let found = self.b.ins().atomic_cas(flags, address, expected, new);
         let same = self.b.ins().icmp(IntCC::Equal, found, expected);
         self.b.ins().brif(same, done, &[], attempt, &[found.into()]);
         self.b.switch_to_block(done);

@@ -15,8 +15,8 @@ use rgpu_image::ptx::ast::{AddressBase, Operand, Symbol};
 /// What the accesses of an operation do; where it makes several that differ, the emitter says so for each.
 pub(super) fn kind_of(op: &Op) -> AccessKind {
     match op {
-        Op::St { .. } | Op::WmmaStore { .. } => AccessKind::Write,
-        Op::Atom { .. } => AccessKind::Atomic,
+        Op::St { .. } | Op::StAsync { .. } | Op::WmmaStore { .. } => AccessKind::Write,
+        Op::Atom { .. } | Op::RedAsync { .. } => AccessKind::Atomic,
         Op::Mbarrier { .. } => AccessKind::Barrier,
         _ => AccessKind::Read,
     }
@@ -38,7 +38,9 @@ impl<'a> Emitter<'a, '_> {
 
     /// Has an access looked at, to a generic address: where to go instead.
     pub(super) fn seen(&mut self, address: Value, width: u32) -> Result<Target> {
-        let access = Access { kind: self.access, size: width, line: self.line };
+        let counts = self.cx.env.checks.counts;
+        let line = if counts { self.counted_access() } else { self.line };
+        let access = Access { kind: self.access, size: width, line };
         let what = self.iconst(types::I64, access.pack() as i64);
         let helper = self.cx.env.helpers.check;
         let checked = self.call_helper(helper, Some(types::I64), &[self.block, address, what]);
@@ -59,11 +61,11 @@ impl<'a> Emitter<'a, '_> {
         }
         let shared = place == MemoryTarget::Shared;
         let checks = self.cx.env.checks;
-        if !checks.memory && place == MemoryTarget::Local {
+        if !checks.memory && !checks.counts && place == MemoryTarget::Local {
             return Ok(None);
         }
         if let AddressBase::Symbol(symbol) = base
-            && self.is_within(symbol, offset, width)
+            && (self.is_passed(symbol) || self.is_within(symbol, offset, width) && !checks.counts)
             && !(shared && checks.shared)
         {
             return Ok(None);
@@ -77,7 +79,7 @@ impl<'a> Emitter<'a, '_> {
                 self.in_window(value)
             }
             AddressBase::Absolute if shared => {
-                let value = self.iconst(types::I32, offset);
+                let value = self.shared_address(i64::from(offset as u32));
                 self.in_window(value)
             }
             AddressBase::Symbol(symbol) if shared => {
@@ -102,6 +104,12 @@ impl<'a> Emitter<'a, '_> {
         self.b.ins().iadd(window, at)
     }
 
+    /// Whether a variable is one that the compiler has put somewhere for what is passed.
+    fn is_passed(&self, symbol: Symbol) -> bool {
+        matches!(symbol, Symbol::Param(_) | Symbol::Return(_))
+            || matches!(self.vars.home(symbol), Some(Home::Pointer(_) | Home::Reg(_)))
+    }
+
     /// Whether an access to a variable that is named is one to its bytes, and aligned, as far as that is known now.
     fn is_within(&self, symbol: Symbol, offset: i64, width: u32) -> bool {
         let (size, align) = match symbol {
@@ -117,9 +125,6 @@ impl<'a> Emitter<'a, '_> {
             Symbol::Param(_) | Symbol::Return(_) => return true,
             Symbol::Function(_) => return false,
         };
-        if matches!(self.vars.home(symbol), Some(Home::Pointer(_) | Home::Reg(_))) {
-            return true;
-        }
         let end = offset.checked_add(i64::from(width));
         let inside = offset >= 0 && end.is_some_and(|end| end as u64 <= size);
         inside && align >= width && offset % i64::from(width.max(1)) == 0

@@ -148,12 +148,14 @@ impl<'a> Emitter<'a, '_> {
         if self.latch.is_some() {
             return self.stop(abi::STOP_EXIT);
         }
+        self.count_end();
         self.return_with(None)
     }
 
     /// Ends the thread.
     pub(crate) fn stop(&mut self, stop: u32) -> Result<()> {
         let Some(latch) = self.latch else { return self.return_status(stop) };
+        self.count_end();
         let value = self.iconst(types::I32, i64::from(stop));
         self.b.ins().store(trusted(), value, self.thread, offset_of!(abi::Thread, stop) as i32);
         if stop >= abi::STOP_TRAP {
@@ -175,7 +177,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Says in which line the thread traps.
-    fn store_line(&mut self) {
+    pub(super) fn store_line(&mut self) {
         let line = self.iconst(types::I64, i64::from(self.line));
         let at = super::cuts::operand_offset(abi::TRAP_LINE);
         self.b.ins().store(trusted(), line, self.thread, at);

@@ -89,13 +89,22 @@ impl<'a> Emitter<'a, '_> {
 
     /// `add`, `sub`, `mul`, `div`
     pub(crate) fn float(&mut self, op: FloatOp, ty: Type, mode: Mode, o: &'a [Operand]) -> Result<()> {
+        if ty == Type::F32x2 {
+            return self.two_singles(mode, o, |e, v| e.float_value(op, mode, v[0], v[1]));
+        }
         if ty != Type::F32 && ty != Type::F64 {
             return self.half_arithmetic(op, ty, mode, o);
         }
         let a = self.float_src(self.operand(o, 1)?, ty, mode.ftz)?;
         let b = self.float_src(self.operand(o, 2)?, ty, mode.ftz)?;
-        let value = if mode.rounding == Rounding::Nearest {
-            match op {
+        let value = self.float_value(op, mode, a, b)?;
+        self.float_result(self.operand(o, 0)?, ty, mode, value)
+    }
+
+    /// The result of an operation on two numbers, rounded.
+    fn float_value(&mut self, op: FloatOp, mode: Mode, a: Value, b: Value) -> Result<Value> {
+        if mode.rounding == Rounding::Nearest {
+            return Ok(match op {
                 FloatOp::Add => self.b.ins().fadd(a, b),
                 FloatOp::Sub => self.b.ins().fsub(a, b),
                 FloatOp::Mul => self.b.ins().fmul(a, b),
@@ -103,33 +112,76 @@ impl<'a> Emitter<'a, '_> {
                     let quotient = self.b.ins().fdiv(a, b);
                     self.canonical(quotient)
                 }
-            }
-        } else {
-            let op = match op {
-                FloatOp::Add => Directed::Add,
-                FloatOp::Sub => Directed::Sub,
-                FloatOp::Mul => Directed::Mul,
-                FloatOp::Div => Directed::Div,
-            };
-            self.directed(op, mode.rounding, &[a, b])?
+            });
+        }
+        let op = match op {
+            FloatOp::Add => Directed::Add,
+            FloatOp::Sub => Directed::Sub,
+            FloatOp::Mul => Directed::Mul,
+            FloatOp::Div => Directed::Div,
         };
-        self.float_result(self.operand(o, 0)?, ty, mode, value)
+        self.directed(op, mode.rounding, &[a, b])
+    }
+
+    /// An operation on pairs of singles, each in a register of 64 bits.
+    fn two_singles(
+        &mut self,
+        mode: Mode,
+        o: &'a [Operand],
+        operation: impl Fn(&mut Self, &[Value]) -> Result<Value>,
+    ) -> Result<()> {
+        let (destination, sources) = o.split_first().ok_or_else(|| self.refuse("An operand is missing"))?;
+        let mut parts = [Vec::new(), Vec::new()];
+        for source in sources {
+            let value = self.src(source, Type::B64)?;
+            for (half, part) in parts.iter_mut().enumerate() {
+                let bits = if half == 0 { value } else { self.b.ins().ushr_imm_u(value, 32) };
+                let bits = self.b.ins().ireduce(types::I32, bits);
+                let single = self.recast(bits, types::F32);
+                part.push(if mode.ftz { self.flush(single) } else { single });
+            }
+        }
+        let mut joined = None;
+        for part in &parts {
+            let mut value = operation(self, part)?;
+            if mode.ftz {
+                value = self.flush(value);
+            }
+            let bits = self.as_int(value);
+            let bits = self.b.ins().uextend(types::I64, bits);
+            joined = Some(match joined {
+                None => bits,
+                Some(low) => {
+                    let high = self.b.ins().ishl_imm_u(bits, 32);
+                    self.b.ins().bor(low, high)
+                }
+            });
+        }
+        let value = joined.ok_or_else(|| self.refuse("An operand is missing"))?;
+        self.set(destination, Type::B64, value)
     }
 
     /// `fma`, `mad`
     pub(crate) fn fma(&mut self, ty: Type, mode: Mode, relu: bool, o: &'a [Operand]) -> Result<()> {
+        if ty == Type::F32x2 {
+            return self.two_singles(mode, o, |e, v| e.fma_value(mode, [v[0], v[1], v[2]]));
+        }
         if ty != Type::F32 && ty != Type::F64 {
             return self.half_fma(ty, mode, relu, o);
         }
         let a = self.float_src(self.operand(o, 1)?, ty, mode.ftz)?;
         let b = self.float_src(self.operand(o, 2)?, ty, mode.ftz)?;
         let c = self.float_src(self.operand(o, 3)?, ty, mode.ftz)?;
-        let value = if mode.rounding == Rounding::Nearest {
-            self.b.ins().fma(a, b, c)
-        } else {
-            self.directed(Directed::Fma, mode.rounding, &[a, b, c])?
-        };
+        let value = self.fma_value(mode, [a, b, c])?;
         self.float_result(self.operand(o, 0)?, ty, mode, value)
+    }
+
+    /// A product and a sum, rounded once.
+    fn fma_value(&mut self, mode: Mode, [a, b, c]: [Value; 3]) -> Result<Value> {
+        if mode.rounding == Rounding::Nearest {
+            return Ok(self.b.ins().fma(a, b, c));
+        }
+        self.directed(Directed::Fma, mode.rounding, &[a, b, c])
     }
 
     /// An operation rounded toward zero, down or up.

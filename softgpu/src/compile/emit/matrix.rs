@@ -43,7 +43,7 @@ pub(crate) fn is_supported_fragment(fragment: Fragment, shape: &MatrixShape) -> 
 
 impl<'a> Emitter<'a, '_> {
     /// Bytes at the end of the state, the same ones for every matrix instruction.
-    fn matrix_area(&mut self, bytes: u32) -> u32 {
+    pub(super) fn matrix_area(&mut self, bytes: u32) -> u32 {
         let start = self.state.as_ref().map_or(0, |state| state.bytes);
         self.facts.state_bytes = self.facts.state_bytes.max((start + bytes).next_multiple_of(16));
         start
@@ -57,22 +57,22 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    fn state_pointer(&mut self) -> Value {
+    pub(super) fn state_pointer(&mut self) -> Value {
         self.thread_field(types::I64, offset_of!(abi::Thread, state))
     }
 
     /// Stores a fragment's registers.
-    fn put_fragment(
+    pub(super) fn put_fragment(
         &mut self,
         state: Value,
         at: u32,
         ty: Type,
         operand: &'a Operand,
-        spread: &Spread,
+        words: usize,
     ) -> Result<()> {
         let list = self.vector(operand);
         let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
-        if list.len() as u32 * word.bytes() != spread.words as u32 * 4 {
+        if list.len() as u32 * word.bytes() != words as u32 * 4 {
             return Err(self.refuse("A fragment with a wrong number of registers"));
         }
         for (index, register) in list.iter().enumerate() {
@@ -83,7 +83,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Loads a fragment's registers.
-    fn get_fragment(&mut self, at: u32, ty: Type, operand: &'a Operand) -> Result<()> {
+    pub(super) fn get_fragment(&mut self, at: u32, ty: Type, operand: &'a Operand) -> Result<()> {
         let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
         let state = self.state_pointer();
         for (index, register) in self.vector(operand).iter().enumerate() {
@@ -149,9 +149,9 @@ impl<'a> Emitter<'a, '_> {
         let d = c + size(&spreads.c);
         let destination = self.operand(o, 0)?;
         let state = self.state_pointer();
-        self.put_fragment(state, a, shape.a, self.operand(o, 1)?, &spreads.a)?;
-        self.put_fragment(state, b, shape.b, self.operand(o, 2)?, &spreads.b)?;
-        self.put_fragment(state, c, shape.c, self.operand(o, 3)?, &spreads.c)?;
+        self.put_fragment(state, a, shape.a, self.operand(o, 1)?, spreads.a.words)?;
+        self.put_fragment(state, b, shape.b, self.operand(o, 2)?, spreads.b.words)?;
+        self.put_fragment(state, c, shape.c, self.operand(o, 3)?, spreads.c.words)?;
         let words = self.vector(destination).len() * if shape.d == Type::F64 { 2 } else { 1 };
         if words != spreads.d.words {
             return Err(self.refuse("A fragment with a wrong number of registers"));

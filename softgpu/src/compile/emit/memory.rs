@@ -33,10 +33,6 @@ impl<'a> Emitter<'a, '_> {
         self.b.ins().select(inside, address, fault)
     }
 
-    pub(crate) fn shared_base(&mut self) -> Value {
-        self.block_field(types::I64, offset_of!(abi::Block, shared_base))
-    }
-
     /// The address in the thread's local memory that ends in these 32 bits: compilers may keep local addresses in registers of
     /// 32 bits (LLVM's short pointers, which Triton uses). No frame is as large as what 32 bits tell apart.
     fn local_address(&mut self, short: Value) -> Value {
@@ -176,7 +172,6 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn shared_target(&mut self, base: AddressBase, offset: i64, width: u32) -> Result<Target> {
-        let shared = self.shared_base();
         let at = match base {
             AddressBase::Reg(reg) => {
                 let value = self.register(reg);
@@ -203,10 +198,11 @@ impl<'a> Emitter<'a, '_> {
                 if at % i64::from(width.max(1)) != 0 {
                     return Ok(self.misaligned());
                 }
-                return Ok(Target { base: shared, offset: at as i32, flags: user() });
+                return Ok(Target { base: self.own_shared_base(), offset: at as i32, flags: user() });
             }
-            AddressBase::Absolute => self.iconst(types::I64, i64::from(offset as u32)),
+            AddressBase::Absolute => self.shared_address(i64::from(offset as u32)),
         };
+        let shared = self.shared_base();
         let base = self.aligned(shared, at, width);
         Ok(Target { base: self.b.ins().iadd(base, at), offset: 0, flags: user() })
     }
@@ -440,11 +436,12 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    /// `cp.async.bulk` into shared memory: copied at once, 16 bytes at a time, each of which is checked; then the barrier is told.
-    pub(crate) fn cp_bulk(&mut self, o: &'a [Operand]) -> Result<()> {
+    /// `cp.async.bulk` into shared memory, from global or from the block's shared memory: copied at once, 16 bytes at a time, each of which is checked; then the barrier is told.
+    pub(crate) fn cp_bulk(&mut self, shared: bool, o: &'a [Operand]) -> Result<()> {
         let (to, from) = (self.operand(o, 0)?, self.operand(o, 1)?);
         let to = self.unseen(|e| e.target_of(MemoryTarget::Shared, to, 16))?;
-        let from = self.unseen(|e| e.target_of(MemoryTarget::Generic, from, 16))?;
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
+        let from = self.unseen(|e| e.target_of(place, from, 16))?;
         self.seen_as(abi::AccessKind::Barrier);
         let bytes = self.src(self.operand(o, 2)?, Type::U32)?;
         let barrier = self.target_of(MemoryTarget::Shared, self.operand(o, 3)?, 8)?;
@@ -557,7 +554,12 @@ impl<'a> Emitter<'a, '_> {
         };
         match space {
             SpaceTest::Shared => {
-                let base = self.shared_base();
+                let base = self.own_shared_base();
+                let size = self.iconst(types::I64, abi::CLUSTER_STRIDE.into());
+                within(self, base, size)
+            }
+            SpaceTest::Cluster => {
+                let base = self.cluster_shared_base();
                 let size = self.iconst(types::I64, 1 << 32);
                 within(self, base, size)
             }
@@ -592,7 +594,7 @@ impl<'a> Emitter<'a, '_> {
                 let base = self.iconst(types::I64, arena.base as i64);
                 let size = self.iconst(types::I64, arena.size as i64);
                 let mut value = within(self, base, size);
-                for other in [SpaceTest::Shared, SpaceTest::Local, SpaceTest::Const] {
+                for other in [SpaceTest::Cluster, SpaceTest::Local, SpaceTest::Const] {
                     let hit = self.lies_in(other, address);
                     let not = self.b.ins().bxor_imm_u(hit, 1);
                     value = self.b.ins().band(value, not);

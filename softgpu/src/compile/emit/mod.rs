@@ -5,22 +5,26 @@ mod atomics;
 mod bits;
 mod carry;
 mod check;
+mod cluster;
 mod control;
 mod convert;
+mod counted;
 mod cuts;
 mod device_runtime;
 mod float;
+pub(super) mod group;
 mod half;
 pub(super) mod matrix;
 mod mbarrier;
 mod memory;
 mod special;
+mod tensor;
 mod texture;
 mod video;
 
 pub(super) use float::Directed;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
@@ -31,6 +35,7 @@ use rgpu_device::{Code, Error};
 
 use super::code::Importer;
 use super::flow::{Flow, Liveness};
+use super::helpers::group::Group;
 use super::helpers::matrix::Operation;
 use super::layout::SharedLayout;
 use super::op::Op;
@@ -55,6 +60,12 @@ pub(super) struct Context<'a> {
     pub table: &'a Table,
     /// Whether anything asks where reserved shared memory is.
     pub reserved_shared: &'a Cell<bool>,
+    /// Whether code for vectors of threads is made of it.
+    pub for_vectors: bool,
+    /// What is counted in the kernel and the functions that it calls.
+    pub sites: &'a RefCell<abi::counted::Sites>,
+    /// Whether the kernel can make addresses of other blocks' shared memory: then all addresses of shared memory are the cluster's.
+    pub cluster: bool,
 }
 
 /// What emission found out about a kernel.
@@ -66,6 +77,8 @@ pub(super) struct Facts {
     pub state_bytes: u32,
     /// Operations on matrix fragments.
     pub matrix_ops: Vec<Operation>,
+    /// Operations of four warps.
+    pub group_ops: Vec<Group>,
 }
 
 /// The result of emitting something that can be refused for its operands.
@@ -110,6 +123,8 @@ pub(super) struct Emitter<'a, 'f> {
     hoist: bool,
     /// Whether accesses are looked at before they are made.
     looks: bool,
+    /// Where threads are counted, if they are.
+    counting: Option<counted::Counting>,
     /// What the accesses do that are being emitted.
     access: abi::AccessKind,
     /// What is being emitted, for messages: its line, and its opcode with modifiers.
@@ -150,6 +165,12 @@ pub(super) fn trusted() -> MemFlagsData {
 /// Flags for memory that a kernel names: an access may fault.
 pub(super) fn user() -> MemFlagsData {
     MemFlagsData::new()
+}
+
+/// Flags for an atomic operation on memory that no other worker touches, in what is emitted for vectors of threads: it need not be atomic, but
+/// each thread's comes behind the one before it. Cranelift looks at this flag only where something is loaded.
+pub(super) fn alone() -> MemFlagsData {
+    user().with_can_move()
 }
 
 /// What a function's signature looks like in machine code; see [`Emitter::device_function`].
@@ -218,6 +239,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             current: 0,
             hoist: true,
             looks: cx.env.checks.of_accesses(),
+            counting: None,
             access: abi::AccessKind::Read,
             line: function.line,
             text: "",
@@ -352,6 +374,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
                 Home::Block(_) | Home::Shared => return Err(e.refuse("a parameter in a strange place")),
             }
         }
+        e.count_call();
         let begin = e.blocks[0];
         e.b.ins().jump(begin, &[]);
         e.body()?;
@@ -368,6 +391,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
 
     /// Emits all blocks.
     fn body(&mut self) -> Result<()> {
+        self.begin_counting();
         for index in 0..self.flow.blocks.len() {
             self.current = index;
             let block = self.blocks[index];
@@ -375,12 +399,14 @@ impl<'a, 'f> Emitter<'a, 'f> {
             let (first, end) = (self.flow.blocks[index].first, self.flow.blocks[index].end);
             let mut ended = false;
             let function = self.function;
+            self.count_region(first);
             for (index, statement) in function.body[first..end].iter().enumerate() {
                 if let Statement::Instruction(instruction) = statement {
                     self.line = instruction.line;
                     self.text = self.cx.unit.text(instruction.form.0);
                     self.b.set_srcloc(ir::SourceLoc::new((first + index) as u32));
                     ended = self.instruction(instruction)?;
+                    self.count_behind(instruction, first + index + 1, end, ended);
                     // What follows a call that does not return is never reached.
                     if ended {
                         break;
@@ -593,7 +619,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             Symbol::Global(id) => {
                 let variable = &self.cx.unit.module.variables[id.0 as usize];
                 if let Some(at) = self.cx.shared.global(id) {
-                    return Ok(self.iconst(types::I64, i64::from(at) + offset));
+                    return Ok(self.shared_address(i64::from(at) + offset));
                 }
                 let Some(&address) = self.cx.env.globals.get(&variable.name) else {
                     return Err(self.refuse(&format!("{} has no address", variable.name)));
@@ -626,7 +652,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
                         else {
                             return Err(self.refuse("A shared variable has no place"));
                         };
-                        return Ok(self.iconst(types::I64, i64::from(at) + offset));
+                        return Ok(self.shared_address(i64::from(at) + offset));
                     }
                     Home::Reg(_) => return Err(self.refuse("A parameter has no address")),
                 };

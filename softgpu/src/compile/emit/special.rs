@@ -182,8 +182,29 @@ impl<'a> Emitter<'a, '_> {
                     S::ReservedSmemOffset(n) => at + u32::from(n) * (size / 2),
                     _ => at,
                 };
-                self.iconst(i32, i64::from(value))
+                match special {
+                    S::ReservedSmemCap => self.iconst(i32, i64::from(value)),
+                    _ => {
+                        let address = self.shared_address(value.into());
+                        self.b.ins().ireduce(i32, address)
+                    }
+                }
             }
+            S::ClusterIdX => self.block_field(i32, offset_of!(abi::Block, cluster.id)),
+            S::ClusterIdY => self.block_field(i32, offset_of!(abi::Block, cluster.id) + 4),
+            S::ClusterIdZ => self.block_field(i32, offset_of!(abi::Block, cluster.id) + 8),
+            S::NclusterIdX => self.block_field(i32, offset_of!(abi::Block, cluster.count)),
+            S::NclusterIdY => self.block_field(i32, offset_of!(abi::Block, cluster.count) + 4),
+            S::NclusterIdZ => self.block_field(i32, offset_of!(abi::Block, cluster.count) + 8),
+            S::ClusterCtaidX => self.block_field(i32, offset_of!(abi::Block, cluster.ctaid)),
+            S::ClusterCtaidY => self.block_field(i32, offset_of!(abi::Block, cluster.ctaid) + 4),
+            S::ClusterCtaidZ => self.block_field(i32, offset_of!(abi::Block, cluster.ctaid) + 8),
+            S::ClusterNctaidX => self.block_field(i32, offset_of!(abi::Block, cluster.nctaid)),
+            S::ClusterNctaidY => self.block_field(i32, offset_of!(abi::Block, cluster.nctaid) + 4),
+            S::ClusterNctaidZ => self.block_field(i32, offset_of!(abi::Block, cluster.nctaid) + 8),
+            S::ClusterCtaRank => self.block_field(i32, offset_of!(abi::Block, cluster.rank)),
+            S::ClusterNctaRank => self.block_field(i32, offset_of!(abi::Block, cluster.blocks)),
+            S::IsExplicitCluster => self.block_field(i32, offset_of!(abi::Block, cluster.explicit)),
             S::EnvReg(n @ (1 | 2)) => {
                 let value = self.block_field(types::I64, offset_of!(abi::Block, envreg));
                 self.part_of_time(value, false, n == 2)

@@ -124,14 +124,14 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Stores an operand in the low bits of a word.
-    fn put_word(&mut self, n: usize, value: Value) {
+    pub(super) fn put_word(&mut self, n: usize, value: Value) {
         let value = self.as_int(value);
         let value = self.resize(value, types::I32, false);
         self.b.ins().store(trusted(), value, self.thread, operand_offset(0) + n as i32 * 4);
     }
 
     /// A result.
-    fn word(&mut self, n: usize) -> Value {
+    pub(super) fn word(&mut self, n: usize) -> Value {
         self.b.ins().load(types::I32, trusted(), self.thread, operand_offset(0) + n as i32 * 4)
     }
 
@@ -158,18 +158,24 @@ impl<'a> Emitter<'a, '_> {
         let trap = self
             .call_helper(helper, Some(types::I32), &[self.block, handle, number])
             .ok_or_else(|| self.refuse("A helper returned nothing"))?;
-        let (bad, misaligned, address, on) =
-            (self.b.create_block(), self.b.create_block(), self.b.create_block(), self.b.create_block());
-        for cold in [bad, misaligned, address] {
-            self.b.set_cold_block(cold);
-        }
+        self.end_if(trap, &[abi::TRAP_MISALIGNED])
+    }
+
+    /// Ends the thread if a helper has returned a trap: one of these, or that of a bad address.
+    pub(super) fn end_if(&mut self, trap: Value, known: &[u32]) -> Result<()> {
+        let (bad, on) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(bad);
         self.b.ins().brif(trap, bad, &[], on, &[]);
         self.b.switch_to_block(bad);
-        let is_misaligned = self.b.ins().icmp_imm_u(IntCC::Equal, trap, i64::from(abi::TRAP_MISALIGNED));
-        self.b.ins().brif(is_misaligned, misaligned, &[], address, &[]);
-        self.b.switch_to_block(misaligned);
-        self.stop(abi::TRAP_MISALIGNED)?;
-        self.b.switch_to_block(address);
+        for &known in known {
+            let (this, another) = (self.b.create_block(), self.b.create_block());
+            [this, another].into_iter().for_each(|block| self.b.set_cold_block(block));
+            let is_this = self.b.ins().icmp_imm_u(IntCC::Equal, trap, i64::from(known));
+            self.b.ins().brif(is_this, this, &[], another, &[]);
+            self.b.switch_to_block(this);
+            self.stop(known)?;
+            self.b.switch_to_block(another);
+        }
         self.stop(abi::TRAP_ADDRESS)?;
         self.b.switch_to_block(on);
         Ok(())

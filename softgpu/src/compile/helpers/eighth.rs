@@ -53,7 +53,7 @@ fn narrow(x: f32, to: EighthFormat, relu: bool) -> u32 {
 }
 
 /// An `f16`, which can hold all numbers of 8 bits.
-fn widen(bits: u32, from: EighthFormat, relu: bool) -> u32 {
+pub(super) fn widen(bits: u32, from: EighthFormat, relu: bool) -> u32 {
     let Format { mantissa, bias, largest } = format(from);
     let (sign, magnitude) = (bits >> 7 & 1, bits & 0x7f);
     let infinite = from == EighthFormat::E5m2 && magnitude == largest + 1;

@@ -1,7 +1,7 @@
 //! What matrix instructions compute. A warp's fragments are words in the states of its 32 threads.
 
 use crate::abi::{MatrixFn, WARP};
-use crate::compile::op::MatrixShape;
+use crate::compile::op::{EighthFormat, MatrixShape};
 use rgpu_image::ptx::ast::Type;
 
 /// Where one element of a matrix is kept: lane, element within the lane's fragment.
@@ -184,8 +184,10 @@ pub(crate) fn wmma(shape: &MatrixShape) -> Option<Spreads> {
 }
 
 /// An element of A or B, or a floating-point accumulator, as a number.
-fn number(ty: Type, bits: u64) -> f64 {
+pub(super) fn number(ty: Type, bits: u64) -> f64 {
     match ty {
+        Type::E4m3 => half(widened(bits, EighthFormat::E4m3)),
+        Type::E5m2 => half(widened(bits, EighthFormat::E5m2)),
         Type::F16 => half(bits as u16),
         Type::Bf16 => f64::from(f32::from_bits((bits as u32) << 16)),
         // The low bits of the mantissa are not looked at.
@@ -193,6 +195,11 @@ fn number(ty: Type, bits: u64) -> f64 {
         Type::F32 => f64::from(f32::from_bits(bits as u32)),
         _ => f64::from_bits(bits),
     }
+}
+
+/// A number of 8 bits as a half.
+fn widened(bits: u64, format: EighthFormat) -> u16 {
+    super::eighth::widen(bits as u32, format, false) as u16
 }
 
 fn half(bits: u16) -> f64 {
@@ -206,7 +213,7 @@ fn half(bits: u16) -> f64 {
     }
 }
 
-fn integer(ty: Type, bits: u64) -> i64 {
+pub(super) fn integer(ty: Type, bits: u64) -> i64 {
     match ty {
         Type::S8 => i64::from(bits as i8),
         Type::U8 => i64::from(bits as u8),

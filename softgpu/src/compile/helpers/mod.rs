@@ -1,6 +1,7 @@
 //! Functions that compiled code calls for what would be too much code inline.
 
 pub(super) mod eighth;
+pub(super) mod group;
 pub(super) mod half;
 pub(super) mod matrix;
 pub(super) mod rounding;

@@ -360,6 +360,8 @@ impl<'a> Addresses<'a> {
             Op::Int { op, .. } => {
                 let a = self.operand(operand(1)?, depth)?;
                 let b = self.operand(operand(2)?, depth)?;
+                // Of the lane and some more the low bits are those of another lane.
+                let is_lane = a.factor(LANE) == 1 && a.constant & 31 == 0;
                 match (op, b.as_constant()) {
                     (IntOp::Add, _) => Some(a.plus(&b)),
                     (IntOp::Sub, _) => Some(a.minus(&b)),
@@ -368,9 +370,9 @@ impl<'a> Addresses<'a> {
                     // Compilers write `or` for a sum of what has no bit in common.
                     (IntOp::Or, Some(bits @ 0..=4096)) => Some(a.plus(&Linear::constant(bits))),
                     // Blocks are taken to have whole warps, so that what numbers of threads begin with has no low bits.
-                    (IntOp::And, Some(31)) if a.factor(LANE) == 1 => Some(Linear::of(LANE)),
-                    (IntOp::And, Some(-32)) if a.factor(LANE) == 1 => Some(a.minus(&Linear::of(LANE))),
-                    (IntOp::And, Some(mask)) if is_low_mask(mask) && a.factor(LANE) == 1 => {
+                    (IntOp::And, Some(31)) if is_lane => Some(Linear::of(LANE)),
+                    (IntOp::And, Some(-32)) if is_lane => Some(a.minus(&Linear::of(LANE))),
+                    (IntOp::And, Some(mask)) if is_low_mask(mask) && is_lane => {
                         let rest = self.term(Key::Part(at), Kind::Invariant, false, false);
                         Some(Linear::of(LANE).plus(&Linear::of(rest)))
                     }

@@ -114,7 +114,7 @@ fn collect(
 fn orders(instruction: &Instruction, op: &Op) -> bool {
     match op {
         Op::Yield => false,
-        Op::Fence | Op::Atom { .. } | Op::Mbarrier { .. } | Op::Call => true,
+        Op::Fence | Op::Atom { .. } | Op::Mbarrier { .. } | Op::Tensor { .. } | Op::Call => true,
         op => op.is_cut() && instruction.guard.is_none(),
     }
 }

@@ -47,6 +47,10 @@ fn values_that_go_from_lane_to_lane_are_waited_for() {
     let partner = "xor.b32 %r4, %r1, 1; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
         st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;";
     assert_eq!(kernel(partner), 1);
+    // The lane before, and for the first one the last.
+    let ring = "add.s32 %r4, %r1, -1; and.b32 %r4, %r4, 31; and.b32 %r5, %r1, -32; or.b32 %r4, %r4, %r5; mul.wide.u32 %rd4, %r4, 4;
+        add.s64 %rd5, %rd1, %rd4; st.volatile.global.u32 [%rd2], %r1; ld.volatile.global.u32 %r3, [%rd5]; st.global.u32 [%rd3], %r3;";
+    assert_eq!(kernel(ring), 1);
     // A place that data tell.
     let placed = "ld.global.u32 %r4, [%rd3]; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
         st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd3], %r3;";

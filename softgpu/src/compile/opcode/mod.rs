@@ -10,7 +10,7 @@ mod operands;
 #[cfg(test)]
 mod tests;
 
-pub(super) use form::{Combine, Compare, Form, IntRounding, MulPart, Rounding, Semantics};
+pub(super) use form::{Combine, Compare, Form, IntRounding, MulPart, Rounding, Scope, Semantics};
 pub(super) use operands::{Checker, Operands};
 
 use super::decode::Reader;
@@ -137,10 +137,10 @@ opcodes! {
     Elect "elect" [WithPredicate(W32), From(W32)] elect;
     Ex2 "ex2" [To(T), From(T)] float_unary;
     Exit "exit" [] exit;
-    Fence "fence" [] fence [Memory];
+    Fence "fence" (fence) fence [Memory];
     Fma "fma" [To(T), From(T), From(T), From(T)] fma;
     Fns "fns" [To(W32), From(W32), From(W32), From(W32)] fns;
-    Getctarank "getctarank" any refused;
+    Getctarank "getctarank" [To(W32), From(T)] get_cta_rank;
     Griddepcontrol "griddepcontrol" [] griddepcontrol;
     Isspacep "isspacep" [To(PRED), From(W64)] isspacep;
     Istypep "istypep" [To(PRED), From(W64)] istypep;
@@ -152,7 +152,7 @@ opcodes! {
     Mad "mad" (mad) mad [Part];
     Mad24 "mad24" [To(T), From(T), From(T), From(T)] mad24 [Part];
     Madc "madc" [To(T), From(T), From(T), From(T)] mad [Part];
-    Mapa "mapa" any refused;
+    Mapa "mapa" [To(T), From(T), From(W32)] mapa;
     Match "match" [WithPredicate(W32), From(T), From(W32)] lane_match;
     Max "max" [To(T), From(T), From(T)] min_max;
     Mbarrier "mbarrier" (mbarrier) mbarrier;
@@ -182,7 +182,7 @@ opcodes! {
     Sad "sad" [To(T), From(T), From(T), From(T)] sad;
     Selp "selp" [To(T), From(T), From(T), From(PRED)] selp;
     Set "set" (set) set [Compare Combine];
-    Setmaxnreg "setmaxnreg" any refused;
+    Setmaxnreg "setmaxnreg" [Constant] setmaxnreg;
     Setp "setp" (setp) setp [Compare Combine];
     Shf "shf" [To(W32), From(W32), From(W32), From(W32)] shf;
     Shfl "shfl" (shfl) shfl;
@@ -204,7 +204,7 @@ opcodes! {
     Szext "szext" [To(W32), From(W32), From(W32)] szext;
     Tanh "tanh" [To(T), From(T)] float_unary;
     Tcgen05 "tcgen05" any refused;
-    Tensormap "tensormap" any refused;
+    Tensormap "tensormap" (tensormap) tensormap [Memory];
     Testp "testp" [To(PRED), From(T)] testp;
     Tex "tex" (tex) tex;
     Tld4 "tld4" (tld4) tld4;
@@ -235,7 +235,7 @@ opcodes! {
     Vsub "vsub" (video) video;
     Vsub2 "vsub2" (video) video;
     Vsub4 "vsub4" (video) video;
-    Wgmma "wgmma" any refused;
+    Wgmma "wgmma" (wgmma) wgmma;
     Wmma "wmma" (wmma) wmma;
     Xor "xor" [To(T), From(T), From(T)] logic;
 }

@@ -3,7 +3,7 @@
 //! Emission counts on it: an instruction that has passed has as many operands as its row in the table says.
 
 use super::form::{Combine, Form, MulPart};
-use rgpu_image::ptx::ast::{AddressBase, Operand, Register, Type};
+use rgpu_image::ptx::ast::{AddressBase, Operand, Register, Special, Type};
 
 /// How many bits an operand has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(crate) enum Role<W> {
     Object,
     /// In brackets: a texture or surface, and so many coordinates.
     Texel(usize),
+    /// In brackets: the address of a tensor map, and so many coordinates.
+    Tensor(usize),
     /// An integer.
     Constant,
     /// Read: a register of 32 bits, a predicate, or a constant.
@@ -123,6 +125,7 @@ impl Role<Width> {
             Address => Address,
             Object => Object,
             Texel(count) => Texel(count),
+            Tensor(count) => Tensor(count),
             Constant => Constant,
             SizeOrPredicate => SizeOrPredicate,
             Target => Target,
@@ -134,16 +137,22 @@ impl Role<Width> {
     }
 }
 
+mod tensor;
+mod texture;
+
 /// The rules of opcodes whose operands depend on their modifiers.
 pub(super) mod rules {
+    use super::tensor::bulk;
+    pub(crate) use super::tensor::{fence, tensormap, wgmma};
+    pub(crate) use super::texture::{suld, sured, sust, tex, texture_query, tld4};
     use super::*;
 
-    fn bits(form: &Form, index: usize) -> Option<u32> {
+    pub(super) fn bits(form: &Form, index: usize) -> Option<u32> {
         form.types.get(index).map(|ty| ty.bits())
     }
 
     /// The same with a cache policy at the end, where the form has a hint.
-    fn hinted(form: &Form, mut roles: Vec<Role<u32>>, optional: usize) -> Option<Demands> {
+    pub(super) fn hinted(form: &Form, mut roles: Vec<Role<u32>>, optional: usize) -> Option<Demands> {
         if form.has("L2::cache_hint") {
             roles.push(From(64));
         }
@@ -215,7 +224,15 @@ pub(super) mod rules {
 
     /// `st`
     pub(crate) fn store(form: &Form, _: usize) -> Option<Demands> {
-        hinted(form, vec![Address, WideFrom(bits(form, 0)?, form.vector)], 0)
+        told(form, vec![Address, WideFrom(bits(form, 0)?, form.vector)])
+    }
+
+    /// The same with a barrier that is told, where the form is asynchronous, or with a cache policy.
+    fn told(form: &Form, mut roles: Vec<Role<u32>>) -> Option<Demands> {
+        if form.has("async") {
+            roles.push(Address);
+        }
+        hinted(form, roles, 0)
     }
 
     /// `atom`
@@ -228,7 +245,7 @@ pub(super) mod rules {
 
     /// `red`
     pub(crate) fn red(form: &Form, _: usize) -> Option<Demands> {
-        hinted(form, vec![Address, From(bits(form, 0)?)], 0)
+        told(form, vec![Address, From(bits(form, 0)?)])
     }
 
     /// `cp.async` and what belongs to it.
@@ -243,7 +260,7 @@ pub(super) mod rules {
             return Demands::exactly(&[Constant]);
         }
         if form.has("bulk") {
-            return hinted(form, vec![Address, Address, From(32), Address], 0);
+            return bulk(form);
         }
         // How much of the source is read, or whether it is ignored, may be left out.
         let mut roles = vec![Address, Address, Constant];
@@ -291,6 +308,9 @@ pub(super) mod rules {
 
     /// `bar`, `barrier`
     pub(crate) fn bar(form: &Form, count: usize) -> Option<Demands> {
+        if form.has("cluster") {
+            return Demands::exactly(&[]);
+        }
         if form.has("warp") {
             return Demands::exactly(&[From(32)]);
         }
@@ -326,55 +346,6 @@ pub(super) mod rules {
         let second = form.has("add") || form.has("min") || form.has("max");
         let roles = [To(32), From(32), From(32), From(32)];
         Demands::exactly(&roles[..3 + usize::from(lanes || second)])
-    }
-
-    /// How many coordinates a texture or surface is accessed with, the layer included.
-    fn texel(form: &Form) -> Option<Role<u32>> {
-        let counts = [("1d", 1), ("2d", 2), ("3d", 3), ("a1d", 2), ("a2d", 3), ("cube", 3), ("acube", 4)];
-        counts.iter().find(|(name, _)| form.has(name)).map(|&(_, count)| Texel(count))
-    }
-
-    /// `tex`
-    pub(crate) fn tex(form: &Form, _: usize) -> Option<Demands> {
-        let mut roles = vec![WideTo(32, 4), texel(form)?];
-        if form.has("level") {
-            roles.push(From(32));
-        } else if form.has("grad") {
-            let parts = match texel(form)? {
-                Texel(1) => 1,
-                Texel(2) if form.has("a1d") => 1,
-                Texel(2 | 3) if !form.has("3d") => 2,
-                _ => 4,
-            };
-            roles.resize(4, WideFrom(32, parts));
-        }
-        Some(Demands { roles, optional: 0 })
-    }
-
-    /// `tld4`
-    pub(crate) fn tld4(form: &Form, _: usize) -> Option<Demands> {
-        Demands::exactly(&[WideTo(32, 4), texel(form)?])
-    }
-
-    /// `txq`, `suq`
-    pub(crate) fn texture_query(form: &Form, _: usize) -> Option<Demands> {
-        let roles = [To(32), Object, From(32)];
-        Demands::exactly(&roles[..2 + usize::from(form.has("level"))])
-    }
-
-    /// `suld`
-    pub(crate) fn suld(form: &Form, _: usize) -> Option<Demands> {
-        Demands::exactly(&[WideTo(bits(form, 0)?, form.vector), texel(form)?])
-    }
-
-    /// `sust`
-    pub(crate) fn sust(form: &Form, _: usize) -> Option<Demands> {
-        Demands::exactly(&[texel(form)?, WideFrom(bits(form, 0)?, form.vector)])
-    }
-
-    /// `sured`
-    pub(crate) fn sured(form: &Form, _: usize) -> Option<Demands> {
-        Demands::exactly(&[texel(form)?, From(bits(form, 0)?)])
     }
 
     /// `wmma`
@@ -448,6 +419,7 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
         To(bits) => written(operand).and_then(|()| sized(operand, bits, bits, registers)),
         From(1) => match operand {
             Operand::Reg(_) | Operand::NotReg(_) | Operand::Int(..) => sized(operand, 1, 1, registers),
+            Operand::Special(Special::IsExplicitCluster) => Ok(()),
             _ => Err("is no predicate".to_owned()),
         },
         From(bits) => scalar(operand).and_then(|()| sized(operand, bits, bits, registers)),
@@ -500,6 +472,19 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
                     given.iter().try_for_each(|part| fits(part, From(32), registers))
                 }
                 _ => Err("has a sampler of its own, which is not supported".to_owned()),
+            },
+            _ => Err("has no coordinates".to_owned()),
+        },
+        Tensor(count) => match operand {
+            Operand::Bracket(parts) => match &parts[..] {
+                [Operand::Address(..) | Operand::Element(..), coordinates] => {
+                    let given = elements(coordinates);
+                    if given.len() != count {
+                        return Err(format!("has {} coordinates instead of {count}", given.len()));
+                    }
+                    given.iter().try_for_each(|part| fits(part, From(32), registers))
+                }
+                _ => Err("is no address of a tensor map with coordinates".to_owned()),
             },
             _ => Err("has no coordinates".to_owned()),
         },

@@ -22,6 +22,7 @@ pub(in crate::compile) struct Machine {
 extern "C" fn no_printf(_: *mut Block, _: u64, _: u64) -> i32 {
     -1
 }
+extern "C" fn no_count(_: *mut Block, _: u64) {}
 extern "C" fn no_texture(_: *mut Block, _: u64, _: u64) -> u32 {
     abi::TRAP_ADDRESS
 }
@@ -92,6 +93,8 @@ impl Machine {
             device_runtime: no_runtime as *const () as usize,
             check: no_check as extern "C" fn(*mut Block, u64, u64) -> u64 as usize,
             texture: no_texture as extern "C" fn(*mut Block, u64, u64) -> u32 as usize,
+            count: no_count as extern "C" fn(*mut Block, u64) as usize,
+            tensor: no_texture as extern "C" fn(*mut Block, u64, u64) -> u32 as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
         let linked = program.link(Environment { arena: arena_range, globals, helpers, checks });
@@ -154,8 +157,10 @@ impl Machine {
                 params,
                 shared_base: self.shared,
                 envreg: 0,
+                cluster: abi::Place::alone([ctaid, 0, 0], [blocks, 1, 1], self.shared),
                 cursor: std::ptr::null_mut(),
                 executor: std::ptr::null_mut(),
+                together: abi::APART,
             };
             let stride = kernel.state_bytes as usize / 16 + 1;
             let mut row: Vec<Thread> = (0..threads)

@@ -24,6 +24,12 @@ impl Translator<'_> {
     pub(super) fn effect(&mut self, inst: Inst) -> Result<(), Refusal> {
         let data = self.func.dfg.insts[inst];
         match data {
+            InstructionData::Load { opcode: Opcode::Load, .. } if self.load_from_row(inst)? => Ok(()),
+            InstructionData::Store { opcode: Opcode::Store, args: [value, _], .. }
+                if self.store_to_row(inst, value)? || self.store_of_little(inst, value)? =>
+            {
+                Ok(())
+            }
             InstructionData::Load { opcode: Opcode::Load, arg, flags, offset } => {
                 self.load(inst, arg, flags, i32::from(offset).into())
             }
@@ -33,7 +39,7 @@ impl Translator<'_> {
             InstructionData::LoadNoOffset { opcode: Opcode::AtomicLoad, arg, .. } => {
                 let result = self.func.dfg.first_result(inst);
                 let (ty, bytes) = (scalar_type(self.type_of(result))?, self.type_of(result).bytes());
-                self.lane_by_lane(inst, &[arg], |t, lane| {
+                self.lane_by_lane(inst, &[arg], Turns::Loop, |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
                     Ok(Some(t.make(format!("load atomic volatile {ty}, ptr {at} seq_cst, align {bytes}"))))
                 })
@@ -42,7 +48,7 @@ impl Translator<'_> {
                 opcode: Opcode::AtomicStore, args: [value, address], ..
             } => {
                 let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
-                self.lane_by_lane(inst, &[value, address], |t, lane| {
+                self.lane_by_lane(inst, &[value, address], Turns::Loop, |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[1]));
                     t.line(format!(
                         "store atomic volatile {ty} {}, ptr {at} seq_cst, align {bytes}",
@@ -51,22 +57,19 @@ impl Translator<'_> {
                     Ok(None)
                 })
             }
-            InstructionData::AtomicRmw { args: [address, value], op, .. } => {
+            InstructionData::AtomicRmw { args: [address, value], op, flags, .. } => {
+                if self.is_alone(flags) {
+                    return self.one_after_another(inst, address, value, |t, ty, old, value| {
+                        t.combined(op, ty, old, value)
+                    });
+                }
                 let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
                 let name = match op {
-                    AtomicRmwOp::Add => "add",
-                    AtomicRmwOp::Sub => "sub",
-                    AtomicRmwOp::And => "and",
-                    AtomicRmwOp::Nand => "nand",
-                    AtomicRmwOp::Or => "or",
-                    AtomicRmwOp::Xor => "xor",
-                    AtomicRmwOp::Xchg => "xchg",
-                    AtomicRmwOp::Umin => "umin",
-                    AtomicRmwOp::Umax => "umax",
-                    AtomicRmwOp::Smin => "min",
-                    AtomicRmwOp::Smax => "max",
+                    AtomicRmwOp::Smin => "min".into(),
+                    AtomicRmwOp::Smax => "max".into(),
+                    op => op.to_string(),
                 };
-                self.lane_by_lane(inst, &[address, value], |t, lane| {
+                self.lane_by_lane(inst, &[address, value], Turns::Loop, |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
                     Ok(Some(t.make(format!(
                         "atomicrmw volatile {name} ptr {at}, {ty} {} seq_cst, align {bytes}",
@@ -74,11 +77,21 @@ impl Translator<'_> {
                     ))))
                 })
             }
-            InstructionData::AtomicCas { args: [address, old, new], .. } => {
+            InstructionData::AtomicCas { args: [address, old, new], flags, .. } => {
                 let (ty, bytes) = (scalar_type(self.type_of(old))?, self.type_of(old).bytes());
-                self.lane_by_lane(inst, &[address, old, new], |t, lane| {
+                let alone = self.is_alone(flags);
+                let turns = if alone { Turns::Row } else { Turns::Loop };
+                self.lane_by_lane(inst, &[address, old, new], turns, |t, lane| {
                     let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
                     let (old, new) = (&lane[1], &lane[2]);
+                    if alone {
+                        let found = t.make(format!("load {ty}, ptr {at}, align {bytes}"));
+                        let found = t.make(format!("freeze {ty} {found}"));
+                        let same = t.make(format!("icmp eq {ty} {found}, {old}"));
+                        let next = t.make(format!("select i1 {same}, {ty} {new}, {ty} {found}"));
+                        t.line(format!("store {ty} {next}, ptr {at}, align {bytes}"));
+                        return Ok(Some(found));
+                    }
                     let order = format!("seq_cst seq_cst, align {bytes}");
                     let pair = t.make(format!("cmpxchg volatile ptr {at}, {ty} {old}, {ty} {new} {order}"));
                     Ok(Some(t.make(format!("extractvalue {{ {ty}, i1 }} {pair}, 0"))))
@@ -93,8 +106,52 @@ impl Translator<'_> {
         }
     }
 
+    /// An operation on memory that nobody else touches meanwhile: whether it is one.
+    fn is_alone(&self, flags: MemFlags) -> bool {
+        self.func.dfg.mem_flags[flags].can_move()
+    }
+
+    /// An operation that need not be atomic, but is each lane's behind the one before it. `combined` makes what is stored.
+    fn one_after_another(
+        &mut self,
+        inst: Inst,
+        address: Value,
+        value: Value,
+        combined: impl Fn(&mut Self, &str, &str, &str) -> String,
+    ) -> Result<(), Refusal> {
+        let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
+        self.lane_by_lane(inst, &[address, value], Turns::Row, |t, lane| {
+            let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
+            let old = t.make(format!("load {ty}, ptr {at}, align {bytes}"));
+            let old = t.make(format!("freeze {ty} {old}"));
+            let new = combined(t, ty, &old, &lane[1]);
+            t.line(format!("store {ty} {new}, ptr {at}, align {bytes}"));
+            Ok(Some(old))
+        })
+    }
+
+    /// What an atomic operation stores.
+    fn combined(&mut self, op: AtomicRmwOp, ty: &str, old: &str, value: &str) -> String {
+        let order = match op {
+            AtomicRmwOp::Xchg => return value.to_owned(),
+            AtomicRmwOp::Nand => {
+                let both = self.make(format!("and {ty} {old}, {value}"));
+                return self.make(format!("xor {ty} {both}, -1"));
+            }
+            AtomicRmwOp::Umin => "ult",
+            AtomicRmwOp::Umax => "ugt",
+            AtomicRmwOp::Smin => "slt",
+            AtomicRmwOp::Smax => "sgt",
+            AtomicRmwOp::Add | AtomicRmwOp::Sub | AtomicRmwOp::And | AtomicRmwOp::Or | AtomicRmwOp::Xor => {
+                return self.make(format!("{op} {ty} {old}, {value}"));
+            }
+        };
+        let first = self.make(format!("icmp {order} {ty} {old}, {value}"));
+        self.make(format!("select i1 {first}, {ty} {old}, {ty} {value}"))
+    }
+
     /// A pointer, so far behind an address.
-    fn pointer(&mut self, address: &str, offset: i64) -> String {
+    pub(super) fn pointer(&mut self, address: &str, offset: i64) -> String {
         let at = self.make(format!("add i64 {address}, {offset}"));
         self.make(format!("inttoptr i64 {at} to ptr"))
     }
@@ -165,7 +222,29 @@ impl Translator<'_> {
     /// The row that an access to elements of so many bytes goes along, if it may.
     fn dense(&mut self, address: Value, bytes: u32) -> Result<Option<Row>, Refusal> {
         let row = self.row_of(address, 0)?;
-        Ok(row.filter(|row| row.step == i64::from(bytes) && row.valid != "false"))
+        if let Some(row) = row.filter(|row| row.valid != "false") {
+            return Ok((row.step == i64::from(bytes)).then_some(row));
+        }
+        self.row_found(address, bytes).map(Some)
+    }
+
+    /// The row that an access goes along if the addresses, which may be anything, turn out to make one.
+    fn row_found(&mut self, address: Value, bytes: u32) -> Result<Row, Refusal> {
+        let vector = format!("<{LANES} x i64>");
+        let all = self.get(address, Form::Vector)?;
+        // In lanes that are not there it may be undefined, which has to be one number for good.
+        let all = self.make(format!("freeze {vector} {all}"));
+        let first = self.make(format!("extractelement {vector} {all}, i32 0"));
+        let step = i64::from(bytes);
+        let row = self.row(address, &first, step)?;
+        let mut same = self.make(format!("icmp eq {vector} {all}, {row}"));
+        if let Some(mask) = self.mask.clone() {
+            let absent = self.make(format!("xor <{LANES} x i1> {mask}, {}", super::translate::full()));
+            same = self.make(format!("or <{LANES} x i1> {same}, {absent}"));
+        }
+        let bits = self.make(format!("bitcast <{LANES} x i1> {same} to i{LANES}"));
+        let valid = self.make(format!("icmp eq i{LANES} {bits}, -1"));
+        Ok(Row { first, step, valid })
     }
 
     /// Divides control in two by whether a row is one.
@@ -200,7 +279,7 @@ impl Translator<'_> {
             if self.func.dfg.mem_flags[flags].notrap() {
                 return Ok(());
             }
-            return self.lane_by_lane(inst, &[address], |t, lane| {
+            return self.lane_by_lane(inst, &[address], Turns::Loop, |t, lane| {
                 let at = t.pointer(&lane[0], offset);
                 Ok(Some(t.make(format!("load volatile {ty}, ptr {at}, align {bytes}"))))
             });
@@ -356,6 +435,9 @@ impl Translator<'_> {
         let Some(callee) = constant(self.func, args[0]) else {
             return Err("a call through a pointer".into());
         };
+        if self.flow.has_cuts() && callee == self.texture {
+            return Err("an operation on a texture beside cuts".into());
+        }
         let small = signature.params.iter().chain(&signature.returns).any(|p| p.value_type.bits() < 32);
         if small || signature.returns.len() > 1 {
             return Err("a call with small arguments".into());
@@ -368,7 +450,7 @@ impl Translator<'_> {
         for &arg in &args[1..] {
             kinds.push(scalar_type(self.type_of(arg))?);
         }
-        self.lane_by_lane(inst, &args[1..], |t, lane| {
+        self.lane_by_lane(inst, &args[1..], Turns::Loop, |t, lane| {
             let list: Vec<String> = kinds.iter().zip(lane).map(|(ty, arg)| format!("{ty} {arg}")).collect();
             let at = t.make(format!("inttoptr i64 {callee} to ptr"));
             let call = format!("call {result} {at}({})", list.join(", "));
@@ -386,18 +468,42 @@ impl Translator<'_> {
         &mut self,
         inst: Inst,
         values: &[Value],
-        once: impl FnOnce(&mut Self, &[String]) -> Result<Option<String>, Refusal>,
+        turns: Turns,
+        mut once: impl FnMut(&mut Self, &[String]) -> Result<Option<String>, Refusal>,
     ) -> Result<(), Refusal> {
         let mask = self.mask();
         let mut all = Vec::new();
         for &value in values {
             all.push((vector_type(self.type_of(value))?, self.get(value, Form::Vector)?));
         }
-        let result = self.func.dfg.inst_results(inst).first().copied();
+        let result = self.func.dfg.inst_results(inst).first().copied().filter(|r| self.read.contains(r));
         let bits = format!("i{LANES}");
         let first = self.make(format!("bitcast <{LANES} x i1> {mask} to {bits}"));
         let (before, turn, out) = (self.label(), self.label(), self.label());
-        self.line(format!("br label %{before}"));
+        // Where all lanes are there, they need not be looked for.
+        let mut whole = None;
+        if turns == Turns::Row {
+            let row = self.label();
+            if self.mask.is_some() {
+                let all_there = self.make(format!("icmp eq {bits} {first}, -1"));
+                self.line(format!("br i1 {all_there}, label %{row}, label %{before}"));
+            } else {
+                self.line(format!("br label %{row}"));
+            }
+            self.begin(&row);
+            let made = self.each_lane(&all, result, &mut once)?;
+            self.line(format!("br label %{out}"));
+            if self.mask.is_none() {
+                self.begin(&out);
+                return match (result, made) {
+                    (Some(result), Some(made)) => self.define(result, Form::Vector, made),
+                    _ => Ok(()),
+                };
+            }
+            whole = Some((row, made));
+        } else {
+            self.line(format!("br label %{before}"));
+        }
         self.begin(&before);
         self.line(format!("br label %{turn}"));
         self.begin(&turn);
@@ -429,14 +535,46 @@ impl Translator<'_> {
         let more = self.make(format!("icmp ne {bits} {rest}, 0"));
         self.line(format!("br i1 {more}, label %{turn}, label %{out}"));
         self.begin(&out);
-        match (result, gathered) {
-            (Some(result), Some((vector, _, new))) if self.read.contains(&result) => {
-                let name = self.make(format!("freeze {vector} {new}"));
-                self.define(result, Form::Vector, name)
-            }
-            _ => Ok(()),
+        let (Some(result), Some((vector, _, mut new))) = (result, gathered) else { return Ok(()) };
+        if let Some((row, Some(made))) = whole {
+            new = self.make(format!("phi {vector} [ {made}, %{row} ], [ {new}, %{turn} ]"));
         }
+        let name = self.make(format!("freeze {vector} {new}"));
+        self.define(result, Form::Vector, name)
     }
+
+    /// Does something for all lanes, and returns the vector of the results.
+    fn each_lane(
+        &mut self,
+        all: &[(String, String)],
+        result: Option<Value>,
+        once: &mut impl FnMut(&mut Self, &[String]) -> Result<Option<String>, Refusal>,
+    ) -> Result<Option<String>, Refusal> {
+        let mut gathered = None;
+        for lane in 0..LANES {
+            let thread = self.thread_of(&lane.to_string())?;
+            self.set_cursor(&thread)?;
+            let mut lanes = Vec::new();
+            for (vector, value) in all {
+                lanes.push(self.make(format!("extractelement {vector} {value}, i32 {lane}")));
+            }
+            if let (Some(made), Some(result)) = (once(self, &lanes)?, result) {
+                let (ty, vector) = (scalar_type(self.type_of(result))?, vector_type(self.type_of(result))?);
+                let old = gathered.take().unwrap_or_else(|| "poison".into());
+                gathered = Some(self.make(format!("insertelement {vector} {old}, {ty} {made}, i32 {lane}")));
+            }
+        }
+        Ok(gathered)
+    }
+}
+
+/// How lanes take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    /// By a loop over those that are there.
+    Loop,
+    /// One behind the other where all are there, else by a loop.
+    Row,
 }
 
 /// The end of an intrinsic function's name.

@@ -3,8 +3,11 @@
 //! and for each block the one where all threads meet again.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value};
+
+use crate::abi::Thread;
 
 /// Why a kernel is not translated.
 pub(super) type Refusal = String;
@@ -51,6 +54,10 @@ pub(super) struct Flow {
     pub loops: Vec<Loop>,
     /// Where all that leave a block by different edges are together again at the latest.
     pub meet: Vec<usize>,
+    /// By block: whether threads stop there to go on later.
+    pub cuts: Vec<bool>,
+    /// As `meet`, of those threads alone that come to a cut; none for blocks that lead to none.
+    pub meet_before_cut: Vec<Option<usize>>,
 }
 
 /// The edges out of an instruction that ends a block.
@@ -145,15 +152,40 @@ impl Flow {
             place: Vec::new(),
             loops: Vec::new(),
             meet: Vec::new(),
+            cuts: Vec::new(),
+            meet_before_cut: Vec::new(),
         };
+        flow.cuts = flow.blocks.iter().map(|&block| flow.is_cut(func, block)).collect();
         let forward: Vec<Vec<usize>> = (0..=exit).map(|b| flow.successors(b)).collect();
         let backward = reversed(&forward);
         let (dominators, numbers) = dominators(&forward, &backward, 0);
         let (meet, _) = self::dominators(&backward, &forward, exit);
         flow.meet = meet.into_iter().map(|m| if m == usize::MAX { exit } else { m }).collect();
+        let mut staying = forward.clone();
+        for (block, _) in flow.cuts.iter().enumerate().filter(|(_, cut)| !**cut) {
+            staying[block].retain(|&to| to != exit);
+        }
+        let (meet, _) = self::dominators(&reversed(&staying), &staying, exit);
+        flow.meet_before_cut = meet.into_iter().map(|m| (m != usize::MAX).then_some(m)).collect();
         flow.find_loops(&backward, &dominators);
         flow.sort(&backward, &dominators, &numbers)?;
         Ok(flow)
+    }
+
+    /// Whether threads stop in a block to go on later: they say where.
+    fn is_cut(&self, func: &Function, block: Block) -> bool {
+        func.layout.block_insts(block).any(|inst| match func.dfg.insts[inst] {
+            InstructionData::Store { args: [_, address], offset, .. } => {
+                func.dfg.resolve_aliases(address) == self.thread
+                    && i32::from(offset) as usize == offset_of!(Thread, resume)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether the kernel has cuts.
+    pub(super) fn has_cuts(&self) -> bool {
+        self.cuts.contains(&true)
     }
 
     /// The blocks to which a block leads.

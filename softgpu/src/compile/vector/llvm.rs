@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use libloading::Library;
+use parking_lot::RwLock;
 
 type Pointer = *mut c_void;
 
@@ -94,8 +95,10 @@ fn open() -> Result<Functions, String> {
     // SAFETY: LLVM's constructors only register its parts.
     let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok());
     let functions = Functions::of(library.ok_or("there is no libLLVM 15 to 21")?)?;
-    // SAFETY: called once, before anything else of the library.
+    // SAFETY: called once, before anything else of the library. What is registered behind the library's own destructors runs before
+    // them.
     unsafe {
+        libc::atexit(wait_for_all);
         (functions.LLVMInitializeX86TargetInfo)();
         (functions.LLVMInitializeX86Target)();
         (functions.LLVMInitializeX86TargetMC)();
@@ -103,6 +106,14 @@ fn open() -> Result<Functions, String> {
         (functions.LLVMLinkInMCJIT)();
     }
     Ok(functions)
+}
+
+/// Held for reading by who compiles. True as soon as the process ends.
+static ENDS: RwLock<bool> = RwLock::new(false);
+
+/// Waits until nobody compiles, and nobody begins any more: the library takes itself apart when the process ends.
+extern "C" fn wait_for_all() {
+    *ENDS.write() = true;
 }
 
 /// Whether there is an LLVM, and why not.
@@ -152,7 +163,8 @@ unsafe impl Sync for Compiled {}
 
 impl Drop for Compiled {
     fn drop(&mut self) {
-        if let Ok(f) = functions() {
+        let ends = ENDS.read();
+        if let (Ok(f), false) = (functions(), *ends) {
             // SAFETY: both are ours; kernels that run keep this alive.
             unsafe {
                 (f.LLVMDisposeExecutionEngine)(self.engine);
@@ -199,6 +211,10 @@ struct Options {
 /// Compiles a module's text.
 pub(super) fn compile(text: &str) -> Result<Compiled, String> {
     let f = functions()?;
+    let ends = ENDS.read();
+    if *ends {
+        return Err("the process ends".into());
+    }
     let mut work = Work { f, context: null_mut(), module: null_mut(), engine: null_mut() };
     let text = CString::new(text).map_err(|e| e.to_string())?;
     // SAFETY: the calls are as LLVM's headers ask; everything belongs to this context, which no other thread knows.

@@ -11,6 +11,7 @@ mod compute;
 mod effects;
 mod flow;
 mod llvm;
+mod rows;
 mod shape;
 mod translate;
 
@@ -19,10 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cranelift_codegen::ir;
 
-use crate::abi::{RunFn, Vectors};
-
-/// Threads at a time.
-pub(crate) const LANES: usize = 8;
+use crate::abi::{LANES, RunFn, Vectors};
 
 /// The environment variable that says when kernels are compiled for vectors of threads.
 pub const VARIABLE: &str = "RGPU_VECTORS";
@@ -30,18 +28,43 @@ pub const VARIABLE: &str = "RGPU_VECTORS";
 /// Whether this process cannot open libraries.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
+#[cfg(test)]
+thread_local! {
+    /// For tests: whether what this thread compiles is compiled for vectors, whatever the environment says.
+    pub(crate) static CHOSEN: std::cell::Cell<Option<bool>> = const { std::cell::Cell::new(None) };
+}
+
 /// From now on no kernel is compiled for vectors of threads: a confined process cannot open a library.
 pub(crate) fn close() {
     CLOSED.store(true, Ordering::Relaxed);
 }
 
-/// Whether kernels are compiled for vectors of threads, when they are first launched.
-pub(super) fn wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
+/// When kernels are compiled for vectors of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Never.
+    Off,
+    /// In the background, when they have taken long enough, and run so where that takes less time.
+    Auto,
+    /// Before they are first launched, and always run so.
+    First,
+}
+
+/// When this process compiles kernels for vectors of threads.
+pub fn mode() -> Mode {
+    static WANTED: OnceLock<Mode> = OnceLock::new();
     if CLOSED.load(Ordering::Relaxed) {
-        return false;
+        return Mode::Off;
     }
-    *WANTED.get_or_init(|| std::env::var(VARIABLE).is_ok_and(|value| value == "first") && possible().is_ok())
+    #[cfg(test)]
+    if let Some(chosen) = CHOSEN.get() {
+        return if chosen && possible().is_ok() { Mode::First } else { Mode::Off };
+    }
+    *WANTED.get_or_init(|| match std::env::var(VARIABLE).as_deref() {
+        Ok("first") if possible().is_ok() => Mode::First,
+        Ok("auto") if possible().is_ok() => Mode::Auto,
+        _ => Mode::Off,
+    })
 }
 
 /// Whether what LLVM is given and makes, and why a kernel stays in the first tier, is shown: for who works on this.
@@ -71,13 +94,14 @@ pub fn kernels() -> u64 {
 }
 
 /// Compiles a verified kernel, whose threads have so many bytes of state, for vectors of threads, or says what keeps it in the first tier.
-pub(super) fn compile(func: &ir::Function, state_bytes: u32) -> Result<Vectors, String> {
+/// `texture` is the address of the function for textures.
+pub(super) fn compile(func: &ir::Function, state_bytes: u32, texture: usize) -> Result<Vectors, String> {
     if SHOWS {
         eprintln!("{}", func.display());
     }
     let flow = flow::Flow::new(func)?;
     let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
-    let text = translate::Translator::translate(func, &flow, &shapes, &llvm::processor()?)?;
+    let (text, cells) = translate::Translator::translate(func, &flow, &shapes, &llvm::processor()?, texture)?;
     if SHOWS {
         eprintln!("{text}");
     }
@@ -85,5 +109,5 @@ pub(super) fn compile(func: &ir::Function, state_bytes: u32) -> Result<Vectors, 
     // SAFETY: the translator gives the function the signature of `RunFn`.
     let run = unsafe { std::mem::transmute::<usize, RunFn>(compiled.address) };
     KERNELS.fetch_add(1, Ordering::Relaxed);
-    Ok(Vectors { run, lanes: LANES, code: std::sync::Arc::new(compiled) })
+    Ok(Vectors { run, cells, code: std::sync::Arc::new(compiled) })
 }

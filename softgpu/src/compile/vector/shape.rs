@@ -1,12 +1,13 @@
 //! Which values of a kernel are the same in all lanes, which go up by a constant from lane to lane, and which are anything;
 //! and where lanes may be apart.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 
-use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef, types};
+use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value, ValueDef, types};
 
-use super::flow::{Flow, Refusal};
+use super::LANES;
+use super::flow::{Flow, Refusal, destinations};
 use crate::abi;
 
 /// What is known of a value's lanes.
@@ -49,6 +50,8 @@ pub(super) struct Shapes {
     uses: HashMap<Value, Vec<usize>>,
     /// From one thread's state to the next one's.
     state_step: i64,
+    /// What is known of the values in the threads' states, by their offsets there, and their types.
+    pub cells: BTreeMap<i32, (Shape, Type)>,
 }
 
 /// The block in which a value is made; none for the function's first.
@@ -70,6 +73,19 @@ pub(super) fn thread_field(func: &Function, flow: &Flow, inst: Inst) -> Option<u
     (func.dfg.resolve_aliases(arg) == flow.thread).then(|| usize::try_from(offset).ok()).flatten()
 }
 
+/// Where in its state a thread keeps what it loads or stores.
+pub(super) fn state_offset(func: &Function, flow: &Flow, inst: Inst) -> Option<i32> {
+    let (address, offset) = match func.dfg.insts[inst] {
+        InstructionData::Load { opcode: Opcode::Load, arg, offset, .. } => (arg, offset),
+        InstructionData::Store { opcode: Opcode::Store, args: [_, address], offset, .. } => (address, offset),
+        _ => return None,
+    };
+    let ValueDef::Result(made, _) = func.dfg.value_def(func.dfg.resolve_aliases(address)) else {
+        return None;
+    };
+    (thread_field(func, flow, made) == Some(offset_of!(abi::Thread, state))).then(|| offset.into())
+}
+
 /// The number that a value always is.
 pub(super) fn constant(func: &Function, value: Value) -> Option<i64> {
     let ValueDef::Result(inst, _) = func.dfg.value_def(func.dfg.resolve_aliases(value)) else { return None };
@@ -86,8 +102,12 @@ impl Shapes {
         let mut uses: HashMap<Value, Vec<usize>> = HashMap::new();
         for (number, &block) in flow.blocks.iter().enumerate() {
             for inst in func.layout.block_insts(block) {
-                for &value in func.dfg.inst_args(inst) {
-                    uses.entry(func.dfg.resolve_aliases(value)).or_default().push(number);
+                // What goes along an edge is read where the edge begins.
+                let given =
+                    destinations(func, inst).unwrap_or_default().into_iter().flat_map(|(_, args)| args);
+                let args = func.dfg.inst_args(inst).iter().map(|&value| func.dfg.resolve_aliases(value));
+                for value in args.chain(given) {
+                    uses.entry(value).or_default().push(number);
                 }
             }
         }
@@ -98,8 +118,10 @@ impl Shapes {
             apart: vec![false; flow.loops.len()],
             escapes: HashMap::new(),
             uses,
-            state_step: i64::from(state_bytes.next_multiple_of(16)),
+            state_step: abi::state_stride(state_bytes) as i64,
+            cells: BTreeMap::new(),
         };
+        shapes.find_cells(func, flow)?;
         shapes
             .shapes
             .insert(flow.thread, Shape::Affine { step: size_of::<abi::Thread>() as i64, guarded: false });
@@ -109,6 +131,33 @@ impl Shapes {
                 return Ok(shapes);
             }
         }
+    }
+
+    /// Finds the values that threads keep in their states. Each has its place for good.
+    fn find_cells(&mut self, func: &Function, flow: &Flow) -> Result<(), Refusal> {
+        for inst in flow.blocks.iter().flat_map(|&block| func.layout.block_insts(block)) {
+            let Some(offset) = state_offset(func, flow, inst) else { continue };
+            let ty = match func.dfg.insts[inst] {
+                InstructionData::Store { args: [value, _], .. } => func.dfg.value_type(value),
+                _ => func.dfg.value_type(func.dfg.first_result(inst)),
+            };
+            match self.cells.entry(offset).or_insert((Shape::Unknown, ty)) {
+                (_, other) if *other == ty => {}
+                // The same bits as another type: what is known of numbers does not hold for them.
+                (shape, other) if other.bytes() == ty.bytes() => *shape = Shape::Varying,
+                _ => return Err("a value of the state has two sizes".into()),
+            }
+        }
+        let ends = self.cells.iter().map(|(&at, (_, ty))| at + ty.bytes() as i32);
+        if ends.zip(self.cells.keys().skip(1)).any(|(end, &next)| end > next) {
+            return Err("values of the state overlap".into());
+        }
+        Ok(())
+    }
+
+    /// From the state of a group's first thread to the group's row.
+    pub(super) fn row_offset(&self) -> i64 {
+        self.state_step * LANES as i64
     }
 
     /// What is known of a value.
@@ -165,6 +214,11 @@ impl Shapes {
                 changed |= self.lower(flow, param, number, shape);
             }
             for inst in func.layout.block_insts(block) {
+                if let InstructionData::Store { args: [value, _], .. } = func.dfg.insts[inst]
+                    && let Some(offset) = state_offset(func, flow, inst)
+                {
+                    changed |= self.meet_cell(offset, self.of(func, value));
+                }
                 let shape = self.result(func, flow, inst);
                 for &value in func.dfg.inst_results(inst) {
                     changed |= self.lower(flow, value, number, shape);
@@ -172,6 +226,13 @@ impl Shapes {
             }
         }
         changed
+    }
+
+    /// A value of the state is known as well as all that is stored there.
+    fn meet_cell(&mut self, offset: i32, shape: Shape) -> bool {
+        let Some((old, _)) = self.cells.get_mut(&offset) else { return false };
+        let new = old.meet(shape);
+        std::mem::replace(old, new) != new
     }
 
     fn lower(&mut self, flow: &Flow, value: Value, block: usize, shape: Shape) -> bool {
@@ -206,12 +267,19 @@ impl Shapes {
             const LANE: usize = offset_of!(abi::Thread, lane);
             const RESUME: usize = offset_of!(abi::Thread, resume);
             const STATE: usize = offset_of!(abi::Thread, state);
+            // How often threads let others go first counts for nobody: the first lane counts for all.
+            const FUEL: usize = offset_of!(abi::Thread, fuel);
             return match field {
                 X | LANE if ty == types::I32 => Shape::Affine { step: 1, guarded: false },
-                Y | Z | RESUME if ty == types::I32 => UNIFORM,
+                Y | Z | RESUME | FUEL if ty == types::I32 => UNIFORM,
                 STATE if ty == types::I64 => Shape::Affine { step: self.state_step, guarded: false },
                 _ => Shape::Varying,
             };
+        }
+        if opcode == Opcode::Load
+            && let Some(offset) = state_offset(func, flow, inst)
+        {
+            return self.cells.get(&offset).map_or(Shape::Varying, |cell| cell.0);
         }
         let args: Vec<Shape> = func.dfg.inst_args(inst).iter().map(|&v| self.of(func, v)).collect();
         if opcode == Opcode::Load {
@@ -274,7 +342,7 @@ impl Shapes {
 
     /// Finds out where lanes may be apart; whether they may be in more places than was known.
     fn spread(&mut self, func: &Function, flow: &Flow) -> bool {
-        let before = (self.partial.clone(), self.joins.clone(), self.apart.clone());
+        let before = (self.partial.clone(), self.joins.clone(), self.apart.clone(), self.cells.clone());
         let exit = flow.exit();
         for from in 0..flow.blocks.len() {
             let successors = flow.successors(from);
@@ -304,6 +372,7 @@ impl Shapes {
                 self.partial[block] = true;
                 stack.extend(flow.successors(block));
             }
+            self.stop_apart(flow, from);
             self.label(flow, successors.iter().map(|&to| (from, to)).collect());
             for (number, l) in flow.loops.iter().enumerate() {
                 if !l.has[from] || meet < exit && l.has[meet] {
@@ -325,7 +394,27 @@ impl Shapes {
                 self.label(flow, exits);
             }
         }
-        before != (self.partial.clone(), self.joins.clone(), self.apart.clone())
+        before != (self.partial.clone(), self.joins.clone(), self.apart.clone(), self.cells.clone())
+    }
+
+    /// Where lanes that leave a block by different edges come to cuts before they are together again, what one of them keeps in its state
+    /// tells nothing of another's. Lanes that end on the way do not count: their group never goes on as one.
+    fn stop_apart(&mut self, flow: &Flow, from: usize) {
+        let exit = flow.exit();
+        let Some(meet) = flow.meet_before_cut[from] else { return };
+        let mut stack = flow.successors(from);
+        let mut seen = vec![false; exit + 1];
+        while let Some(block) = stack.pop() {
+            let ends = block == meet || block == exit || flow.meet_before_cut[block].is_none();
+            if ends || std::mem::replace(&mut seen[block], true) {
+                continue;
+            }
+            if flow.cuts[block] {
+                self.cells.values_mut().for_each(|cell| cell.0 = Shape::Varying);
+                return;
+            }
+            stack.extend(flow.successors(block));
+        }
     }
 
     /// Where those meet that have gone by different edges.

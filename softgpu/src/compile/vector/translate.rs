@@ -12,6 +12,7 @@ use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value
 
 use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
+use super::rows::NOBODY;
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use crate::abi;
 
@@ -45,6 +46,10 @@ pub(super) struct Translator<'a> {
     /// The mask of the block that is being written; none if all lanes are there.
     pub(super) mask: Option<String>,
     number: Option<usize>,
+    /// Whether what the block has written so far of the operands of a cut are constants.
+    pub(super) plain: bool,
+    /// The address of the function for textures, which finds its operands in the running thread.
+    pub(super) texture: i64,
 }
 
 /// The type as LLVM has it.
@@ -77,13 +82,14 @@ pub(super) fn full() -> String {
 }
 
 impl<'a> Translator<'a> {
-    /// Translates a kernel. `attributes` are those of the function.
+    /// Translates a kernel, and says what it keeps of its threads' states. `attributes` are those of the function.
     pub(super) fn translate(
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
         attributes: &str,
-    ) -> Result<String, Refusal> {
+        texture: usize,
+    ) -> Result<(String, Vec<abi::Cell>), Refusal> {
         let mut t = Self {
             func,
             flow,
@@ -98,6 +104,8 @@ impl<'a> Translator<'a> {
             read: HashSet::new(),
             mask: None,
             number: None,
+            plain: true,
+            texture: texture as i64,
         };
         t.find_travels();
         t.find_read();
@@ -112,7 +120,7 @@ impl<'a> Translator<'a> {
             module,
             "attributes #0 = {{ nounwind \"null-pointer-is-valid\"=\"true\" {attributes} }}\n!0 = !{{}}"
         );
-        Ok(module)
+        Ok((module, t.cells()))
     }
 
     fn find_travels(&mut self) {
@@ -276,7 +284,7 @@ impl<'a> Translator<'a> {
     }
 
     /// A vector of a first lane and a step.
-    fn row(&mut self, value: Value, first: &str, step: i64) -> Result<String, Refusal> {
+    pub(super) fn row(&mut self, value: Value, first: &str, step: i64) -> Result<String, Refusal> {
         let (ty, vector) = (scalar_type(self.type_of(value))?, vector_type(self.type_of(value))?);
         let one = self.make(format!("insertelement {vector} poison, {ty} {first}, i32 0"));
         let lanes = format!("<{LANES} x i32> zeroinitializer");
@@ -366,7 +374,8 @@ impl<'a> Translator<'a> {
         for (number, _) in self.flow.blocks.iter().enumerate() {
             let _ = writeln!(self.places, "%m{number} = alloca <{LANES} x i1>");
         }
-        self.places.push_str("%first = alloca i64\n");
+        self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
+        self.line(format!("store i32 {NOBODY}, ptr %together"));
         let count = self.make("zext i32 %a1 to i64");
         let bytes = self.make(format!("mul i64 {count}, {size}"));
         let end = self.make(format!("add i64 %a0, {bytes}"));
@@ -379,6 +388,7 @@ impl<'a> Translator<'a> {
         self.names.clear();
         let first = self.make("load i64, ptr %first");
         self.keep(self.flow.thread, Form::Scalar, &first, None)?;
+        self.find_row(&first)?;
         self.line("br label %c0");
         for place in 0..self.flow.order.len() {
             self.block(place)?;
@@ -390,6 +400,7 @@ impl<'a> Translator<'a> {
         let more = self.make(format!("icmp ne i64 {next}, {end}"));
         self.line(format!("br i1 {more}, label %group, label %done"));
         self.begin("done");
+        self.tell_together();
         self.line("ret void");
         Ok(())
     }
@@ -406,6 +417,7 @@ impl<'a> Translator<'a> {
         let number = self.flow.order[place];
         self.number = Some(number);
         self.names.clear();
+        self.plain = true;
         self.begin(&format!("c{place}"));
         let (mask, any) = self.waits(number);
         self.line(format!("store <{LANES} x i1> zeroinitializer, ptr %m{number}"));

@@ -21,7 +21,7 @@ pub(super) enum Region {
     Frame,
     /// The parameters of the launch.
     Params,
-    /// The block's shared memory, and the inaccessible addresses behind it.
+    /// The shared memory of the block, or of its cluster, and the addresses behind it, where at most the rest of the cluster's is.
     Shared,
     /// What an argument of the function points to, by its position.
     Bytes(usize),
@@ -198,7 +198,10 @@ impl<'a> Facts<'a> {
             {
                 Fact::At(Region::Frame, 0, 0)
             }
-            Region::Block if is(std::mem::offset_of!(abi::Block, shared_base)) => {
+            Region::Block
+                if is(std::mem::offset_of!(abi::Block, shared_base))
+                    || is(std::mem::offset_of!(abi::Block, cluster.shared_base)) =>
+            {
                 Fact::At(Region::Shared, 0, 0)
             }
             Region::Block if is(std::mem::offset_of!(abi::Block, params)) => Fact::At(Region::Params, 0, 0),

@@ -34,7 +34,8 @@ use facts::{Fact, Facts, Region};
 
 /// How far an access may be from a confined address.
 const REACH: i64 = (abi::ARENA_MARGIN / 2) as i64;
-/// Shared memory is reached by 32 bits; more than that and the widest access behind it is never mapped.
+/// Shared memory is reached by 32 bits. In so many bytes behind the beginning of a block's, there is nothing else than
+/// the shared memory of blocks of its cluster.
 const SHARED: i64 = (1 << 32) + (1 << 20);
 /// Addresses below this are never mapped: the system does not let any process have them.
 const LOWEST: i128 = 1 << 16;
@@ -432,7 +433,7 @@ impl Verifier<'_> {
         let (block, number, place) = (Helped::Block, Helped::Number, Helped::Address);
         let mut of_runtime = [number; 2 + ARGUMENTS];
         of_runtime[0] = block;
-        let known: [(usize, &[Helped]); 9] = [
+        let known: [(usize, &[Helped]); 11] = [
             (around.vprintf, &[block, place, place]),
             (around.malloc, &[block, number]),
             (around.free, &[block, number]),
@@ -443,6 +444,9 @@ impl Verifier<'_> {
             (around.check, &[block, number, number]),
             // It checks the handle, and what it finds there, itself.
             (around.texture, &[block, number, number]),
+            (around.count, &[block, number]),
+            // It checks the address, and what it finds there, itself.
+            (around.tensor, &[block, number, number]),
         ];
         let mut found = false;
         for (_, wanted) in known.iter().filter(|(known, _)| *known == address) {

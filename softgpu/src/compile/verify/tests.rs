@@ -85,8 +85,9 @@ const KERNEL: &str = ".version 8.0\n.target sm_80\n.address_size 64
 
 #[test]
 fn whatever_access_of_a_kernel_loses_its_address_the_kernel_is_refused() {
-    let all = abi::Checks { memory: true, shared: true, sync: true };
-    for checks in [abi::Checks::default(), all] {
+    let all = abi::Checks { memory: true, shared: true, sync: true, counts: false };
+    let counts = abi::Checks { counts: true, ..abi::Checks::default() };
+    for checks in [abi::Checks::default(), all, counts] {
         for kind in [Plant::Loaded, Plant::Constant, Plant::Moved] {
             let mut number = 0;
             loop {
@@ -123,6 +124,8 @@ const HELPERS: abi::Helpers = abi::Helpers {
     device_runtime: 0x700,
     check: 0x800,
     texture: 0x900,
+    count: 0xa00,
+    tensor: 0xb00,
 };
 
 /// What verifying says of a function with the signature of one that takes eight bytes and a number.
@@ -263,6 +266,8 @@ fn regions_end_where_they_end() {
         std::mem::offset_of!(abi::Block, shared_base),
         std::mem::offset_of!(abi::Block, executor),
         std::mem::offset_of!(abi::Block, cursor),
+        std::mem::offset_of!(abi::Block, cluster.shared_base),
+        std::mem::offset_of!(abi::Block, cluster.shared_offset),
     ] {
         assert!(store(1, field).is_err(), "{field}");
     }
@@ -284,9 +289,12 @@ fn regions_end_where_they_end() {
         })
         .is_err()
     );
-    let shared = |widen: bool| {
+    let (own, cluster) = (
+        std::mem::offset_of!(abi::Block, shared_base) as i32,
+        std::mem::offset_of!(abi::Block, cluster.shared_base) as i32,
+    );
+    let shared = |field: i32, widen: bool| {
         checked(|b, v| {
-            let field = std::mem::offset_of!(abi::Block, shared_base) as i32;
             let base = b.ins().load(types::I64, MemFlagsData::new(), v[1], field);
             let offset = if widen {
                 let low = b.ins().ireduce(types::I32, v[4]);
@@ -298,8 +306,28 @@ fn regions_end_where_they_end() {
             load(b, address, 16);
         })
     };
-    assert_eq!(shared(true), Ok(()));
-    assert!(shared(false).is_err());
+    for field in [own, cluster] {
+        assert_eq!(shared(field, true), Ok(()));
+        assert!(shared(field, false).is_err());
+    }
+    // A block's own part of the cluster's memory, and no more than that and 32 bits: what lies farther on is another cluster's.
+    let part = |twice: bool| {
+        checked(|b, v| {
+            let base = b.ins().load(types::I64, MemFlagsData::new(), v[1], cluster);
+            let at = std::mem::offset_of!(abi::Block, cluster.shared_offset) as i32;
+            let at = b.ins().load(types::I32, MemFlagsData::new(), v[1], at);
+            let at = b.ins().uextend(types::I64, at);
+            let mut address = b.ins().iadd(base, at);
+            if twice {
+                let low = b.ins().ireduce(types::I32, v[4]);
+                let low = b.ins().uextend(types::I64, low);
+                address = b.ins().iadd(address, low);
+            }
+            load(b, address, 16);
+        })
+    };
+    assert_eq!(part(false), Ok(()));
+    assert!(part(true).is_err());
     let constant = |address: u64| {
         checked(|b, _| {
             let address = b.ins().iconst(types::I64, address as i64);
@@ -420,6 +448,8 @@ fn helpers_get_their_block_and_confined_addresses() {
     assert!(call(HELPERS.malloc, true, true).is_err());
     assert_eq!(call(HELPERS.texture, true, false), Ok(()), "it takes numbers");
     assert!(call(HELPERS.texture, false, false).is_err(), "another block's thread");
+    assert_eq!(call(HELPERS.tensor, true, false), Ok(()), "it takes numbers, too");
+    assert!(call(HELPERS.tensor, false, false).is_err(), "another block's thread");
     assert!(call(0x1234, true, true).is_err());
     assert!(
         checked(|b, v| {

@@ -10,13 +10,20 @@ use super::{commas, plural};
 
 /// How many allocations are remembered that were freed.
 const REMEMBERED: usize = 65_536;
+/// How many allocations are remembered in all: another party's program may make them for no other purpose than to use memory up.
+pub(super) const MOST: usize = 1 << 20;
 
 /// A bit for each byte of an allocation: whether it was written.
 pub(super) struct Bits(Box<[AtomicU64]>);
 
 impl Bits {
-    fn new(bytes: u64) -> Self {
-        Self((0..bytes.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    /// None is written yet. `None` where there is no memory to know it.
+    fn new(bytes: u64) -> Option<Self> {
+        let words = usize::try_from(bytes.div_ceil(64)).ok()?;
+        let mut all = Vec::new();
+        all.try_reserve_exact(words).ok()?;
+        all.resize_with(words, || AtomicU64::new(0));
+        Some(Self(all.into_boxed_slice()))
     }
 
     /// Calls something for each word with bits of these bytes, and its mask.
@@ -77,8 +84,11 @@ pub(super) enum Found {
 }
 
 impl Map {
-    /// Something was allocated.
-    pub(super) fn add(&mut self, range: Range, device: bool, track: bool) {
+    /// Something was allocated. False where it cannot be remembered.
+    pub(super) fn add(&mut self, range: Range, device: bool, track: bool) -> bool {
+        if range.base.checked_add(range.size).is_none() {
+            return false;
+        }
         let covered: Vec<u64> = self
             .all
             .range(..range.end())
@@ -93,12 +103,24 @@ impl Map {
                 self.freed -= 1;
             }
         }
+        if self.all.len() >= MOST {
+            self.forget_freed();
+        }
+        if self.all.len() >= MOST {
+            return false;
+        }
         self.next += 1;
-        let bits = track.then(|| Arc::new(Bits::new(range.size)));
+        let bits = if track { Bits::new(range.size).map(Arc::new) } else { None };
         let new = Allocation { size: range.size, number: self.next, device, freed: false, bits };
         if self.all.insert(range.base, new).is_some_and(|gone| gone.freed) {
             self.freed -= 1;
         }
+        true
+    }
+
+    fn forget_freed(&mut self) {
+        self.all.retain(|_, a| !a.freed);
+        self.freed = 0;
     }
 
     /// The number of the allocation that begins there.
@@ -115,8 +137,7 @@ impl Map {
         (found.freed, found.bits) = (true, None);
         self.freed += 1;
         if self.freed > REMEMBERED {
-            self.all.retain(|_, a| !a.freed);
-            self.freed = 0;
+            self.forget_freed();
         }
     }
 
@@ -201,7 +222,7 @@ mod tests {
 
     #[test]
     fn bytes_are_told_apart() {
-        let bits = Bits::new(200);
+        let bits = Bits::new(200).unwrap();
         bits.set(60, 10);
         bits.set(128, 64);
         assert!(

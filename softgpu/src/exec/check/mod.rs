@@ -12,18 +12,20 @@ mod race;
 mod report;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rgpu_device::{Code, Error, MemoryNote, Range, RegionCursor};
+use rgpu_device::{Check, Code, Error, Host, Range, RegionCursor};
 
 use super::block::Context;
 use super::grid::Grid;
 use super::heap::Heap;
 use super::transfer::{CheckedRegion, Transfer};
-use crate::abi::{Access, AccessKind, Block, Checks, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES, Thread};
+use crate::abi::{
+    Access, AccessKind, Block, CLUSTER_SHIFT, CLUSTER_STRIDE, Checks, RESERVED_SHARED_AT,
+    RESERVED_SHARED_BYTES, Thread,
+};
 use map::{Bits, Found, Map};
 use race::{Hazard, Race};
 use report::Output;
@@ -34,32 +36,13 @@ const SCRATCH_AT: u64 = 240 << 10;
 /// How much that is: the widest access.
 const SCRATCH_BYTES: usize = 64;
 
-/// What a software GPU looks at while kernels run, and who is told.
-#[derive(Debug, Clone, Default)]
-pub struct Check {
-    /// Accesses outside of the program's memory, misaligned ones, and wrong frees.
-    pub memory: bool,
-    /// Reads of device memory that nothing was written to.
-    pub initialised: bool,
-    /// Threads of a block that use the same shared memory without waiting for each other.
-    pub races: bool,
-    /// Barriers, and operations of warps, that not all threads come to that have to.
-    pub barriers: bool,
-    /// Memory that the program has not freed when it ends.
-    pub leaks: bool,
-    /// How many reports are written at most; `None` for all.
-    pub limit: Option<u64>,
-    /// The file that reports are added to; standard error where there is none.
-    pub log: Option<PathBuf>,
-    /// A file to which a letter is added for each mistake, `p` for one that was reported and `n` for one beyond the limit. Without it, the
-    /// process itself says at its end how many there were.
-    pub tally: Option<PathBuf>,
-}
-
-impl Check {
-    /// What kernels are compiled with for that.
-    pub(super) fn compiled(&self) -> Checks {
-        Checks { memory: self.memory || self.initialised, shared: self.races, sync: self.barriers }
+/// What kernels are compiled with, to be looked at so.
+pub(super) fn compiled(check: &Check) -> Checks {
+    Checks {
+        memory: check.memory || check.initialised,
+        shared: check.races,
+        sync: check.barriers,
+        counts: false,
     }
 }
 
@@ -78,6 +61,8 @@ pub(super) struct Checker {
     map: RwLock<Map>,
     /// Changes with the map.
     generation: AtomicU64,
+    /// Whether there were more allocations than are remembered.
+    forgetful: AtomicBool,
     output: Output,
     races: Mutex<BTreeMap<Between, Seen>>,
 }
@@ -110,13 +95,13 @@ fn plural(number: u64) -> &'static str {
 
 impl Checker {
     /// One that has seen nothing.
-    pub(super) fn new(settings: Check) -> Arc<Self> {
-        let output = Output::new(&settings);
+    pub(super) fn new(settings: Check, host: Arc<dyn Host>) -> Arc<Self> {
         Arc::new(Self {
             settings,
             map: RwLock::default(),
             generation: AtomicU64::new(0),
-            output,
+            forgetful: AtomicBool::new(false),
+            output: Output::new(host, settings.limit),
             races: Mutex::default(),
         })
     }
@@ -127,16 +112,16 @@ impl Checker {
         result
     }
 
-    /// The program's memory changes. What is freed is so at once: the caller has waited for what may use it.
-    pub(super) fn note(&self, note: MemoryNote) {
-        match note {
-            MemoryNote::Allocated { range, device } => {
-                let track = self.settings.initialised && device;
-                self.change(|map| map.add(range, device, track));
-            }
-            MemoryNote::Freed { base, .. } => self.change(|map| map.free(base, None)),
-            MemoryNote::BadFree { address } => self.bad_free(address),
-            MemoryNote::End => self.end(),
+    /// The program may use these bytes from now on. Of memory that is `device` memory and really there (`backed`) it is known which bytes
+    /// were written, if somebody wants to know; other memory counts as written.
+    pub(super) fn allocated(&self, range: Range, device: bool, backed: impl FnOnce() -> bool) {
+        let track = self.settings.initialised && device && backed();
+        if !self.change(|map| map.add(range, device, track)) && !self.forgetful.swap(true, Ordering::Relaxed)
+        {
+            self.output.remark(&format!(
+                "More than {} allocations at once: accesses outside of those that are known are not told of from here on",
+                commas(map::MOST as u64)
+            ));
         }
     }
 
@@ -150,7 +135,8 @@ impl Checker {
         self.change(|map| map.free(base, Some(number)));
     }
 
-    fn bad_free(&self, address: u64) {
+    /// The program has freed what is not allocated.
+    pub(super) fn freed_wrongly(&self, address: u64) {
         if !self.settings.memory {
             return;
         }
@@ -169,21 +155,22 @@ impl Checker {
     }
 
     /// The program ends: says what it has not freed, and how many mistakes there were.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         if self.settings.leaks {
-            let (mut bytes, mut count) = (0, 0);
-            for (base, size) in self.map.read().left() {
-                (bytes, count) = (bytes + size, count + 1);
+            let (mut bytes, mut count) = (0u64, 0);
+            let left: Vec<_> = self.map.read().left().collect();
+            for (base, size) in left {
+                (bytes, count) = (bytes.saturating_add(size), count + 1);
                 self.output.report(&[format!("Leaked {} byte{} at {base:#x}", commas(size), plural(size))]);
             }
-            self.output.line(&format!(
+            self.output.remark(&format!(
                 "LEAK SUMMARY: {} byte{} leaked in {count} allocation{}",
                 commas(bytes),
                 plural(bytes),
                 plural(count)
             ));
         }
-        self.output.end();
+        self.output.settle();
     }
 
     fn mark(&self, at: u64, len: u64) {
@@ -233,7 +220,7 @@ impl Checker {
                 format!("    first {example}"),
             ]);
         }
-        match error {
+        let error = match error {
             Some(error) if error.code.is_sticky() => {
                 let hung = self.settings.barriers && error.message.starts_with("Deadlock");
                 let what = if hung {
@@ -249,7 +236,9 @@ impl Checker {
                 Some(Error::new(Code::LaunchFailed, what))
             }
             other => other,
-        }
+        };
+        self.output.settle();
+        error
     }
 }
 
@@ -264,6 +253,9 @@ fn by(place: &Place<'_>) -> String {
     let ([x, y, z], [bx, by, bz]) = (place.thread.tid, place.block.ctaid);
     format!("    by thread ({x},{y},{z}) in block ({bx},{by},{bz})")
 }
+
+/// So many pairs of lines that race are told apart at once: more are of programs that make them on purpose.
+const MOST_HAZARDS: usize = 16 << 10;
 
 /// What looks at one resident block.
 pub(super) struct BlockChecker {
@@ -345,7 +337,16 @@ impl BlockChecker {
     ) -> u64 {
         let grid = &*context.grid;
         let size = u64::from(access.size);
-        let window = address.wrapping_sub(place.block.shared_base);
+        // Blocks of a cluster reach each other's shared memory.
+        let cluster = &place.block.cluster;
+        let offset = address.wrapping_sub(cluster.shared_base);
+        let mapped = offset < u64::from(cluster.blocks) << CLUSTER_SHIFT;
+        let window = if mapped && cluster.blocks > 1 {
+            offset & u64::from(CLUSTER_STRIDE - 1)
+        } else {
+            address.wrapping_sub(place.block.shared_base)
+        };
+        let own = !mapped || offset >> CLUSTER_SHIFT == u64::from(cluster.rank);
         let (memory, initialised) = (self.checker.settings.memory, self.checker.settings.initialised);
         let aligned = address.is_multiple_of(size.max(1));
         let (space, wrong) = if window < 1 << 32 {
@@ -353,7 +354,10 @@ impl BlockChecker {
                 || grid.kernel.reserved_shared
                     && window >= u64::from(RESERVED_SHARED_AT)
                     && window + size <= u64::from(RESERVED_SHARED_AT + RESERVED_SHARED_BYTES);
-            if inside && let Some(race) = &mut self.race {
+            if inside
+                && own
+                && let Some(race) = &mut self.race
+            {
                 let index = context.index_of(place.thread);
                 if let Some((hazard, other)) = race.access(index, window as usize, access) {
                     self.checker.hazard(grid, place, hazard, other, (index, window, access.line));
@@ -421,10 +425,12 @@ impl BlockChecker {
                 None
             }
             Found::Throughout => None,
-            Found::Outside => match heap.contains(address, size) {
-                true => None,
-                false => Some(Wrong::Outside(map.near(address))),
-            },
+            Found::Outside => {
+                match heap.contains(address, size) || self.checker.forgetful.load(Ordering::Relaxed) {
+                    true => None,
+                    false => Some(Wrong::Outside(map.near(address))),
+                }
+            }
         }
     }
 
@@ -456,7 +462,11 @@ impl Checker {
         (index, window, line): (usize, u64, u32),
     ) {
         let mut races = self.races.lock();
-        let seen = races.entry((grid.id, hazard, other.line, line)).or_insert_with(|| {
+        let key = (grid.id, hazard, other.line, line);
+        if races.len() >= MOST_HAZARDS && !races.contains_key(&key) {
+            return;
+        }
+        let seen = races.entry(key).or_insert_with(|| {
             let [x, y, _] = grid.block;
             let tid = |n: u32| format!("({},{},{})", n % x, n / x % y, n / x / y);
             let [bx, by, bz] = place.block.ctaid;

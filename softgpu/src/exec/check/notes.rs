@@ -1,35 +1,73 @@
 //! What the device is told of the program's memory.
 
-use rgpu_device::{Device, MemoryNote, Target};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use rgpu_device::{Device, Done, MemoryNote, Region, Target};
 
 use super::super::SoftGpu;
 
 impl SoftGpu {
-    /// The program's memory changes. Where what is still enqueued may use it, this waits.
-    pub(in super::super) fn take_note(&self, note: MemoryNote) {
-        let Some(checker) = &self.shared.checker else { return };
+    /// The program's memory changes. What is freed may be used by what is still enqueued: it is free, and `done` is called, afterwards.
+    pub(in super::super) fn take_note(&self, note: MemoryNote, done: Done) {
+        if let (Some(profiler), MemoryNote::End) = (self.shared.profiler.clone(), &note) {
+            return self.after_all(move || {
+                profiler.end();
+                done(Ok(()));
+            });
+        }
+        let Some(checker) = self.shared.checker.clone() else { return done(Ok(())) };
         match note {
-            MemoryNote::Freed { stream: None, .. } => {
-                self.wait_for_all();
-                checker.note(note);
+            MemoryNote::Allocated { range, device } => {
+                let backed = || {
+                    let mut state = self.shared.lock();
+                    let memory = state.memory.as_mut();
+                    memory.is_some_and(|memory| memory.place(Region::linear(range.base, range.size)).is_ok())
+                };
+                checker.allocated(range, device, backed);
+                done(Ok(()));
             }
-            MemoryNote::Freed { base, stream: Some(stream) } => {
-                let Some(number) = checker.number(base) else { return };
-                let checker = checker.clone();
-                self.synchronize(Target::Stream(stream), Box::new(move |_| checker.free_later(base, number)));
+            MemoryNote::Freed { base, stream } => {
+                let Some(number) = checker.number(base) else { return done(Ok(())) };
+                match stream {
+                    Some(stream) => {
+                        let free = Box::new(move |_| checker.free_later(base, number));
+                        self.synchronize(Target::Stream(stream), free);
+                        done(Ok(()));
+                    }
+                    None => self.after_all(move || {
+                        checker.free_later(base, number);
+                        done(Ok(()));
+                    }),
+                }
             }
-            MemoryNote::End => {
-                self.wait_for_all();
-                checker.note(note);
+            MemoryNote::BadFree { address } => {
+                checker.freed_wrongly(address);
+                done(Ok(()));
             }
-            note => checker.note(note),
+            MemoryNote::End => self.after_all(move || {
+                checker.end();
+                done(Ok(()));
+            }),
         }
     }
 
-    fn wait_for_all(&self) {
-        for ordinal in 0..self.shared.config.devices {
-            // An error of the device is told by other calls.
-            let _ = self.synchronize_blocking(Target::Device(ordinal));
+    /// Calls something when all devices have done what was enqueued before. Their errors are told by other calls.
+    fn after_all(&self, then: impl FnOnce() + Send + 'static) {
+        let devices = self.shared.config.devices;
+        let left = Arc::new((AtomicU32::new(devices), Mutex::new(Some(then))));
+        for ordinal in 0..devices {
+            let left = left.clone();
+            let ended = Box::new(move |_| {
+                if left.0.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    let then = left.1.lock().take();
+                    if let Some(then) = then {
+                        then();
+                    }
+                }
+            });
+            self.synchronize(Target::Device(ordinal), ended);
         }
     }
 }

@@ -6,6 +6,7 @@ mod memory;
 mod order;
 mod paced;
 mod threads;
+mod tiers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,13 +69,15 @@ impl Kernels for Specs {
         Ok(Arc::new(Kernel {
             name: spec.name.into(),
             run: spec.run,
-            vectors: None,
+            vectors: std::sync::OnceLock::new(),
             state_bytes: 64,
             local_bytes: 256,
             static_shared: 4096,
             reserved_shared: false,
             cuts: spec.cuts.iter().map(|&(kind, legacy, line)| Cut { kind, legacy, line }).collect(),
             matrix_ops: Vec::new(),
+            sites: None,
+            group_ops: Vec::new(),
             code: Arc::new(()),
         }))
     }
@@ -155,6 +158,7 @@ impl Rig {
             block,
             shared_bytes: 0,
             cooperative,
+            cluster: [0; 3],
             params,
         })
     }

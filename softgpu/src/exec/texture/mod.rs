@@ -11,57 +11,17 @@ mod surface;
 #[cfg(test)]
 mod tests;
 
-use rgpu_device::Range;
 use rgpu_device::texture::{TEXTURE_HEADER_BYTES, TextureHeader, TextureKind};
 
 use super::block::Context;
+use super::space::{Space, Trap};
 use crate::abi::texture::{Field, TextureOp, WORDS};
 use crate::abi::{Block, TRAP_ADDRESS};
 
-/// A trap's number.
-type Trap = u32;
 /// Operands and results of an operation.
 type Words = [u32; WORDS];
 
 const _: () = assert!(size_of::<Words>() == size_of::<[u64; 6]>());
-
-/// The memory that textures may be in.
-#[derive(Clone, Copy)]
-struct Space(Range);
-
-#[repr(C, packed)]
-#[derive(Clone, Copy)]
-struct Unaligned<T>(T);
-
-impl Space {
-    /// Checks that so many bytes at an address may be accessed.
-    fn check(self, addr: u64, bytes: u64) -> Result<u64, Trap> {
-        if self.0.contains(addr, bytes) { Ok(addr) } else { Err(TRAP_ADDRESS) }
-    }
-
-    /// Reads a number that any bits make one of.
-    fn get<T: Bits>(self, addr: u64) -> Result<T, Trap> {
-        let addr = self.check(addr, size_of::<T>() as u64)?;
-        // SAFETY: the address lies in the arena, where a fault ends the kernel and not this process; nothing is asked of its
-        // alignment. Others may write there: whatever is read is a value.
-        Ok(unsafe { (addr as *const Unaligned<T>).read_volatile() }.0)
-    }
-
-    /// Writes one.
-    fn put<T: Bits>(self, addr: u64, value: T) -> Result<(), Trap> {
-        let addr = self.check(addr, size_of::<T>() as u64)?;
-        // SAFETY: as for reading. Nothing of Rust's lies in the arena.
-        unsafe { (addr as *mut Unaligned<T>).write_volatile(Unaligned(value)) };
-        Ok(())
-    }
-}
-
-/// Numbers that any bits make one of.
-trait Bits: Copy {}
-impl Bits for u8 {}
-impl Bits for u16 {}
-impl Bits for u32 {}
-impl Bits for u64 {}
 
 /// The header that a handle leads to; `None` where none lies there.
 fn header(space: Space, handle: u64) -> Result<Option<TextureHeader>, Trap> {

@@ -6,10 +6,10 @@ use crate::remote::direct::is_writable;
 use crate::remote::incoming::{CHECKED_FROM, Incoming, Pending};
 use crate::remote::outgoing::Urgent;
 use crate::trace;
-use rgpu_device::{Code, CopySink, Error, Region, RegionCursor, Result};
+use rgpu_device::{Code, CopySink, Error, Finding, Region, RegionCursor, Result};
 use rgpu_protocol::SILENCE;
 use rgpu_protocol::frame::{
-    AnswerBody, CreditRecall, Failure, FetchRequest, Header, Kind, MAX_BULK, Notice, runs,
+    AnswerBody, CreditRecall, Failure, FetchRequest, Found, Header, Kind, MAX_BULK, Notice, runs,
 };
 use rgpu_protocol::reader::{FrameReader, ReadError};
 use rgpu_protocol::transport::Ready;
@@ -132,6 +132,15 @@ impl Link {
                 }
             }
             Notice::Reached => self.reached(from_bytes(body)?)?,
+            Notice::Found => {
+                let Found { kind, count, text } = from_bytes(body)?;
+                self.host.found(match kind {
+                    Found::MISTAKE => Finding::Mistake(&text),
+                    Found::UNREPORTED => Finding::Unreported(count),
+                    Found::REMARK => Finding::Remark(&text),
+                    _ => return Err(DecodeError::Unknown { what: "finding", value: kind.into() }.into()),
+                });
+            }
             Notice::Trace => trace::measured(from_bytes(body)?),
             // Handled where its body is read.
             Notice::CopyData => {}

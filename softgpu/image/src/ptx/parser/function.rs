@@ -221,10 +221,12 @@ impl<'a> Parser<'a> {
                 "minnctapersm" => function.min_blocks = Some(self.unsigned32()?),
                 "maxnreg" => function.max_registers = Some(self.unsigned32()?),
                 "reqnctapercluster" => function.required_cluster = Some(self.up_to_three()?),
-                "explicitcluster" | "blocksareclusters" => function.needs_cluster = true,
+                "explicitcluster" => function.needs_cluster = true,
+                "blocksareclusters" => function.counts_clusters = true,
+                "maxclusterrank" => function.max_cluster = Some(self.unsigned32()?),
                 "noreturn" => function.noreturn = true,
                 // Hints about registers and limits.
-                "maxnctapersm" | "maxclusterrank" | "local_maxnreg" => {
+                "maxnctapersm" | "local_maxnreg" => {
                     self.unsigned32()?;
                 }
                 "abi_preserve" | "abi_preserve_control" => {

@@ -1,14 +1,16 @@
 //! Random kernels that do what kernels may do with addresses, well and badly, and nothing else for long: their loops are
 //! counted, and no function calls more than one other.
 
+mod bulk;
+
 use std::fmt::Write;
 
 /// A small generator of random numbers (SplitMix64).
-pub(super) struct Random(pub u64);
+pub(in crate::exec) struct Random(pub u64);
 
 impl Random {
     /// The next 64 bits.
-    pub(super) fn bits(&mut self) -> u64 {
+    pub(in crate::exec) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,12 +19,12 @@ impl Random {
     }
 
     /// A number below `limit`.
-    pub(super) fn below(&mut self, limit: usize) -> usize {
+    pub(in crate::exec) fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit as u64) as usize
     }
 
     /// One of several.
-    pub(super) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(in crate::exec) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 }
@@ -61,14 +63,15 @@ struct Body<'a> {
     labels: usize,
     /// Registers that hold an address of shared memory, and such.
     depth: usize,
+    calls: bool,
 }
 
-/// A module with one kernel, from one seed.
-pub(super) fn kernel(seed: u64) -> String {
+/// A module with one kernel, from one seed; without calls where those are not wanted.
+pub(super) fn kernel(seed: u64, calls: bool) -> String {
     let mut random = Random(seed);
     let statements = 6 + random.below(30);
     let cuts = random.below(3) == 0;
-    let mut body = Body { random: &mut random, text: String::new(), labels: 0, depth: 0 };
+    let mut body = Body { random: &mut random, text: String::new(), labels: 0, depth: 0, calls };
     for _ in 0..statements {
         body.statement(cuts);
     }
@@ -76,7 +79,7 @@ pub(super) fn kernel(seed: u64) -> String {
     if random.below(3) == 0 {
         lines = mutated(&lines, &mut random);
     }
-    let mut text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{DECLARATIONS}{FUNCTIONS}");
+    let mut text = format!(".version 8.0\n.target sm_90\n.address_size 64\n{DECLARATIONS}{FUNCTIONS}");
     text.push_str(".visible .entry k(");
     for index in 0..PARAMS {
         write!(text, "{}.param .u64 p{index}", if index > 0 { ", " } else { "" }).unwrap();
@@ -100,6 +103,14 @@ pub(super) fn kernel(seed: u64) -> String {
          mov.u32 %r9, 48; mov.u32 %r10, 3; mov.u32 %r11, 16; mov.u32 %r12, 80; mov.u32 %r0, 32; cvt.u32.u64 %r4, %d1; cvt.u32.u64 %r5, %d2;\n\
          and.b32 %r6, %r5, 255; mov.u32 %r7, %laneid; setp.ne.u32 %p1, %r6, 7; setp.lt.u32 %p2, %r2, 3;\n",
     );
+    if !calls {
+        // A kernel that reads what nothing was written to does not run for vectors of threads.
+        text.push_str(
+            "mov.b16 %h0, 0; mov.b16 %h1, 1; mov.b16 %h2, 2; mov.b16 %h3, 3; mov.f32 %f0, 0f3F800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0;\n\
+             mov.f32 %f3, %f0; setp.eq.u32 %p0, %n, 0; setp.eq.u32 %p3, %n, 3; mov.u32 %r13, 13; mov.u32 %r14, 14; mov.u32 %r15, 15;\n\
+             mov.u32 %c, 0; setp.ne.u32 %loop, %n, %n; mov.u64 %d0, 0;\n",
+        );
+    }
     // The last parameter says which statements are skipped.
     text.push_str("ld.param.u32 %bits, [q+40];\n");
     for index in 0..4 {
@@ -126,7 +137,10 @@ fn mutated(lines: &str, random: &mut Random) -> String {
     for _ in 0..1 + random.below(4) {
         let at = random.below(all.len());
         let line = &all[at];
-        if ["LOOP", "bra", "brx", "loop", "%c", "L_", "bar", "call"].iter().any(|word| line.contains(word)) {
+        if ["LOOP", "bra", "brx", "loop", "%c", "L_", "bar", "call", "cp.async.bulk"]
+            .iter()
+            .any(|word| line.contains(word))
+        {
             continue;
         }
         let (from, to) = match random.below(5) {
@@ -244,12 +258,13 @@ impl Body<'_> {
     }
 
     fn any_statement(&mut self, cuts: bool) {
-        match self.random.below(if cuts { 26 } else { 22 }) {
+        match self.random.below(if cuts { 29 } else { 24 }) {
             0..=4 => self.load(),
             5..=7 => self.store(),
             8 | 9 => self.atomic(),
             10..=12 => self.arithmetic(),
             13 => self.convert(),
+            14..=17 if !self.calls => self.load(),
             14 | 15 => self.call(),
             16 => self.indirect(),
             17 => self.builtin(),
@@ -257,10 +272,49 @@ impl Body<'_> {
             19 => self.branch(cuts),
             20 => self.parameter(),
             21 => self.matrix_memory(),
-            22 | 23 => self.warp(),
-            24 => self.barrier(),
+            22 | 23 => self.cluster(),
+            24 | 25 => self.warp(),
+            26 => self.barrier(),
+            27 => self.cluster_barrier(),
             _ => self.matrix(),
         }
+    }
+
+    /// Addresses of other blocks' shared memory, good ones and others.
+    fn cluster(&mut self) {
+        let (d, a, q, s) = (self.result(), self.base(""), self.narrow(), self.narrow());
+        let r = self.random.pick(&["%r8", "%r9", "%r4", "%r12"]);
+        let rank = self.random.pick(&["0", "1", "2", "15", "16", "255", "256", "-1", "%r10", "%r2", "%r4"]);
+        let near = self.base(".shared");
+        let near = if near.starts_with("%r") { near } else { "%r1".to_owned() };
+        let text = match self.random.below(12) {
+            0 | 1 => format!("mapa.shared::cluster.u32 {r}, {near}, {rank};"),
+            2 => format!("mapa.shared::cluster.u32 {r}, s+16, {rank};"),
+            3 => format!("mapa.u64 {d}, %d12, {rank};"),
+            4 => format!("mapa.u64 {d}, {a}, {rank};"),
+            5 => format!("getctarank.shared::cluster.u32 {r}, {q}; getctarank.u64 {s}, {a};"),
+            6 => format!("st.shared::cluster.u64 [{r}{}], {a};", self.offset()),
+            7 => format!("ld.shared::cluster.v2.u64 {{{d}, %d0}}, [{r}{}];", self.offset()),
+            8 => format!("atom.shared::cluster.add.u32 {r}, [{r}{}], {q};", self.offset()),
+            9 => format!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{r}];"),
+            10 => format!(
+                "st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [{r}{}], {a}, [{near}];",
+                self.offset()
+            ),
+            _ => format!(
+                "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [{r}], [{near}], {q}, [{near}];"
+            ),
+        };
+        self.line(&text);
+    }
+
+    fn cluster_barrier(&mut self) {
+        let text = match self.random.below(4) {
+            0 => "barrier.cluster.arrive;",
+            1 => "barrier.cluster.wait;",
+            _ => "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;",
+        };
+        writeln!(self.text, "{text}").unwrap();
     }
 
     fn load(&mut self) {
@@ -471,6 +525,9 @@ impl Body<'_> {
     }
 
     fn copy(&mut self) {
+        if self.random.below(3) == 0 {
+            return self.bulk();
+        }
         let (to, from, r) = (self.address(".shared"), self.address(".global"), self.narrow());
         let text = match self.random.below(4) {
             0 => format!("cp.async.ca.shared.global {to}, {from}, 4;"),

@@ -16,10 +16,11 @@ use rgpu_device::{Code, Error, FunctionInfo, Range, Result};
 
 use super::TestHost;
 use crate::abi;
-use crate::compile::{Environment, Program};
+use crate::compile::{Environment, Program, vector};
 use crate::exec::Config;
 use crate::exec::arena::Arena;
-use crate::exec::block::{Progress, Resident};
+use crate::exec::block::Progress;
+use crate::exec::block::team::Team;
 use crate::exec::device_runtime::About;
 use crate::exec::fault::Guard;
 use crate::exec::grid::{Grid, GridSpec};
@@ -28,7 +29,8 @@ use crate::exec::helpers;
 use crate::exec::mirror::Mirror;
 use crate::exec::modules::{Kernels, Module};
 use crate::exec::slot::Slot;
-use generate::{PARAMS, Random, TRACE};
+pub(super) use generate::Random;
+use generate::{PARAMS, TRACE};
 
 /// Half a canary; the whole is this twice. No kernel can come to it by chance but once in four billion tries for each word.
 const WORD: u32 = 0xA7C3_5E91;
@@ -87,6 +89,8 @@ impl Kernels for NoKernels {
 #[derive(Debug, Default)]
 struct Tally {
     compiled: u64,
+    /// How many of these were compiled for vectors of threads, too.
+    vectors: u64,
     refused: u64,
     executed: u64,
     outcomes: BTreeMap<String, u64>,
@@ -94,9 +98,10 @@ struct Tally {
 
 /// How a kernel got out.
 #[derive(Debug)]
-struct Escape(String);
+pub(super) struct Escape(pub String);
 
-struct Rig {
+/// An arena with memory, and canaries around it.
+pub(super) struct Rig {
     arena: Arc<Arena>,
     host: Arc<TestHost>,
     about: Arc<About>,
@@ -106,7 +111,7 @@ struct Rig {
     /// What serves faults beside allocations, as long as the guard may ask it.
     _mirror: Box<Mirror>,
     slot: Option<Slot>,
-    memory: u64,
+    pub memory: u64,
     globals: u64,
     canaries: Vec<Canary>,
     /// Addresses that a kernel has no business with, and some that it has.
@@ -118,7 +123,8 @@ struct Rig {
 const GLOBALS: u64 = 64 << 10;
 
 impl Rig {
-    fn new(exact_bounds: bool) -> Self {
+    /// Whether faults come exactly at the end of memory, of which there are so many bytes.
+    pub(super) fn new(exact_bounds: bool, bytes: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x2800_0000_0000);
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let proposal = Range { base, size: 1 << 40 };
@@ -130,7 +136,7 @@ impl Rig {
         arena.open_params().unwrap();
         let whole = arena.whole();
         let memory = arena.plan.devices[0].base;
-        arena.map_device(0, Range { base: memory, size: MEMORY }).unwrap();
+        arena.map_device(0, Range { base: memory, size: bytes }).unwrap();
         let globals = arena.globals.base;
         arena.map_variables(Range { base: globals, size: GLOBALS }).unwrap();
         let heap = Arc::new(Heap::new(arena.clone(), arena.heaps[0]));
@@ -174,8 +180,8 @@ impl Rig {
             whole.end() - 8,
             whole.end() - abi::ARENA_MARGIN / 2 - 8,
             memory - 8,
-            memory + MEMORY - 8,
-            memory + MEMORY,
+            memory + bytes - 8,
+            memory + bytes,
             memory - (2 << 20),
             memory + (2 << 20) - 8,
             globals - 8,
@@ -221,9 +227,14 @@ impl Rig {
         }
     }
 
+    /// The kernel of a seed: without calls every other time, which keep a kernel from running for vectors of threads.
+    fn text(seed: u64) -> String {
+        generate::kernel(seed, seed.is_multiple_of(2))
+    }
+
     /// Makes the kernel of a seed and launches it so many times.
     fn kernel(&mut self, seed: u64, launches: u64) -> std::result::Result<(), Escape> {
-        let text = generate::kernel(seed);
+        let text = Self::text(seed);
         let kernel = match self.compile(&text) {
             Ok(kernel) => kernel,
             Err(error)
@@ -239,6 +250,7 @@ impl Rig {
             }
         };
         self.tally.compiled += 1;
+        self.tally.vectors += u64::from(kernel.vectors.get().is_some());
         let mut random = Random(seed ^ 0x5bd1_e995);
         for _ in 0..launches {
             self.launch(&kernel, &mut random)?;
@@ -246,7 +258,7 @@ impl Rig {
         self.look()
     }
 
-    fn compile(&self, text: &str) -> Result<Arc<abi::Kernel>> {
+    pub(super) fn compile(&self, text: &str) -> Result<Arc<abi::Kernel>> {
         let module = rgpu_image::ptx::parse(text).map_err(|e| Error::new(Code::InvalidPtx, e.to_string()))?;
         let program = Program::new(module, 80)?;
         let mut next = self.globals;
@@ -283,8 +295,8 @@ impl Rig {
     /// One launch, with parameters and memory of its own.
     fn launch(&mut self, kernel: &Arc<abi::Kernel>, random: &mut Random) -> std::result::Result<(), Escape> {
         self.tally.executed += 1;
-        let threads = random.pick(&THREADS);
-        let params = self.arena.param_slot(0);
+        let (threads, blocks) = (random.pick(&THREADS), random.pick(&[1, 1, 2, 4]));
+        let params = self.params();
         // Many launches are mostly as they should be, so that kernels come far.
         let tame = random.below(4) != 0;
         for index in 0..PARAMS as u64 + 6 {
@@ -302,16 +314,45 @@ impl Rig {
             // SAFETY: the memory was mapped, and no kernel runs.
             unsafe { (at as *mut u64).write(value) };
         }
-        let slot = self.slot.take();
-        let Some(mut slot) = slot else { return Err(Escape("the slot is gone".into())) };
+        let cluster = (blocks > 1).then_some([blocks, 1, 1]);
+        let outcome = self.execute(kernel, blocks, cluster, [threads, 1, 1]);
+        let name = match &outcome {
+            Ok(progress) => format!("{progress:?}"),
+            Err(error) => why(&error.message),
+        };
+        // The processor's stack is far from full in these kernels: what looks like it was an access outside of the arena.
+        if name.contains("too many nested calls") {
+            return Err(Escape(format!("an access that was not confined: {}", outcome.unwrap_err())));
+        }
+        *self.tally.outcomes.entry(name).or_default() += 1;
+        self.read()
+    }
+
+    /// The address of the kernel's parameters.
+    pub(super) fn params(&self) -> u64 {
+        self.arena.param_slot(0)
+    }
+
+    /// Runs the blocks of a grid in their order, or all of them as one cluster, each up to its end or so often that it will not come any more.
+    pub(super) fn execute(
+        &mut self,
+        kernel: &Arc<abi::Kernel>,
+        blocks: u32,
+        cluster: Option<[u32; 3]>,
+        block: [u32; 3],
+    ) -> Result<Progress> {
+        let params = self.params();
+        let missing = || Error::new(Code::Unknown, "the slot is gone");
+        let mut slot = self.slot.take().ok_or_else(missing)?;
         let grid = Arc::new(Grid::new(GridSpec {
             kernel: kernel.clone(),
             stream: 0,
             ordinal: 0,
             priority: 0,
             id: self.tally.executed,
-            grid: [1; 3],
-            block: [threads, 1, 1],
+            grid: [blocks, 1, 1],
+            block,
+            cluster,
             dynamic_shared: 0,
             local_stride: (u64::from(kernel.local_bytes) + 2048).next_multiple_of(64) | 64,
             params: (0, params),
@@ -326,32 +367,30 @@ impl Rig {
             too_long: None,
             checker: None,
         }));
-        let prepared = slot.prepare(&grid);
-        if let Err(error) = prepared {
+        if let Err(error) = slot.prepare(&grid) {
             self.slot = Some(slot);
-            *self.tally.outcomes.entry(why(&error.message)).or_default() += 1;
-            return Ok(());
+            return Err(error);
         }
-        let mut resident = Resident::begin(slot, grid.clone(), 0, (0, 1));
+        let mut resident = Team::begin(slot, grid.clone(), 0, (0, 1));
         let mut outcome = Ok(Progress::Yielded);
-        for _ in 0..256 {
-            outcome = resident.step(&mut self.guard);
-            if !matches!(outcome, Ok(Progress::Yielded)) {
-                break;
+        let teams = if cluster.is_some() { 1 } else { blocks };
+        'blocks: for index in 0..teams {
+            if index > 0 {
+                resident.again(u64::from(index));
             }
+            for _ in 0..256 {
+                outcome = resident.step(&mut self.guard);
+                match outcome {
+                    Ok(Progress::Yielded | Progress::Waiting) => {}
+                    Ok(Progress::Finished) => continue 'blocks,
+                    Err(_) => break,
+                }
+            }
+            break;
         }
         grid.flush();
-        self.slot = Some(resident.slot);
-        let name = match &outcome {
-            Ok(progress) => format!("{progress:?}"),
-            Err(error) => why(&error.message),
-        };
-        // The processor's stack is far from full in these kernels: what looks like it was an access outside of the arena.
-        if name.contains("too many nested calls") {
-            return Err(Escape(format!("an access that was not confined: {}", outcome.unwrap_err())));
-        }
-        *self.tally.outcomes.entry(name).or_default() += 1;
-        self.read()
+        self.slot = Some(resident.into_slot());
+        outcome
     }
 
     /// Looks for canaries in what the kernel has left and printed.
@@ -378,7 +417,8 @@ impl Rig {
         Ok(())
     }
 
-    fn look(&self) -> std::result::Result<(), Escape> {
+    /// Whether all canaries are as they were.
+    pub(super) fn look(&self) -> std::result::Result<(), Escape> {
         match self.canaries.iter().find(|canary| !canary.is_alive()) {
             Some(canary) => Err(Escape(format!("a canary at {:#x} was changed", canary.at))),
             None => Ok(()),
@@ -401,6 +441,7 @@ fn why(message: &str) -> String {
 /// of a long run tells from `note` what was running.
 fn run(
     exact_bounds: bool,
+    vectors: bool,
     first: u64,
     launches: u64,
     each: u64,
@@ -408,14 +449,15 @@ fn run(
 ) -> Tally {
     // Compiled code calls as deeply as on a worker.
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
-        let mut rig = Rig::new(exact_bounds);
+        vector::CHOSEN.set(Some(vectors));
+        let mut rig = Rig::new(exact_bounds, MEMORY);
         let begun = Instant::now();
         let mut told = begun;
         let mut seed = first;
         while rig.tally.executed < launches {
             note(seed);
             if let Err(Escape(how)) = rig.kernel(seed, each) {
-                panic!("ESCAPE, seed {seed}: {how}\n{}", generate::kernel(seed));
+                panic!("ESCAPE, seed {seed}: {how}\n{}", Rig::text(seed));
             }
             seed += 1;
             if told.elapsed() > Duration::from_secs(10) {
@@ -437,7 +479,7 @@ fn run(
 #[test]
 fn random_kernels_neither_see_nor_change_what_is_not_theirs() {
     for exact_bounds in [true, false] {
-        let tally = run(exact_bounds, 1, 20_000, 25, |_| ());
+        let tally = run(exact_bounds, false, 1, 20_000, 25, |_| ());
         // Otherwise the kernels are badly chosen.
         assert!(tally.compiled > 4 * tally.refused, "{tally:#?}");
         let finished = tally.outcomes.get("Finished").copied().unwrap_or(0);
@@ -445,11 +487,25 @@ fn random_kernels_neither_see_nor_change_what_is_not_theirs() {
     }
 }
 
+/// The same for vectors of threads, where the machine can have them.
+#[test]
+fn random_kernels_for_vectors_of_threads_neither_see_nor_change_what_is_not_theirs() {
+    if vector::possible().is_err() {
+        return;
+    }
+    for exact_bounds in [true, false] {
+        let tally = run(exact_bounds, true, 1, 10_000, 50, |_| ());
+        assert!(tally.vectors > tally.compiled / 10, "{tally:#?}");
+        let finished = tally.outcomes.get("Finished").copied().unwrap_or(0);
+        assert!(finished > 250 && finished < tally.executed / 2, "{tally:#?}");
+    }
+}
+
 /// The canaries are seen where a kernel can see them: the search itself works.
 #[test]
 fn a_kernel_that_sees_a_canary_is_noticed() {
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(|| {
-        let rig = Rig::new(true);
+        let rig = Rig::new(true, MEMORY);
         rig.read().unwrap();
         rig.look().unwrap();
         // SAFETY: the memory was mapped, and no kernel runs.
@@ -467,6 +523,35 @@ fn a_kernel_that_sees_a_canary_is_noticed() {
     thread.unwrap().join().unwrap();
 }
 
+/// What is told each seed of a long run when it begins. It notes the seed for who has started the run, and ends the process where a
+/// kernel does not end: that is a mistake, too, and would otherwise be waited for in silence.
+pub(super) fn watched(first: u64, text: fn(u64) -> String) -> impl Fn(u64) + Send + 'static {
+    let place = std::env::var_os("RGPU_FUZZ_NOTE");
+    let file = place.map(|place| std::fs::File::create(place).expect("the file for the seed can be made"));
+    let progress = Arc::new(AtomicU64::new(first));
+    let seen = progress.clone();
+    std::thread::spawn(move || {
+        let mut last = (u64::MAX, Instant::now());
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = seen.load(Ordering::Relaxed);
+            if now != last.0 {
+                last = (now, Instant::now());
+            } else if last.1.elapsed() > Duration::from_secs(60) {
+                println!("HANG, seed {now}\n{}", text(now));
+                std::process::abort();
+            }
+        }
+    });
+    move |seed| {
+        progress.store(seed, Ordering::Relaxed);
+        if let Some(file) = &file {
+            // Nothing to be done about a seed that cannot be noted: only a crash would ask for it.
+            let _ = std::os::unix::fs::FileExt::write_all_at(file, format!("{seed:<20}").as_bytes(), 0);
+        }
+    }
+}
+
 /// A long run, as `cargo xtask fuzz-kernels` asks for it.
 #[test]
 #[ignore = "a long run: cargo xtask fuzz-kernels"]
@@ -477,32 +562,9 @@ fn long_run() {
     let count = number("RGPU_FUZZ_COUNT", 1_000_000);
     let seed = number("RGPU_FUZZ_SEED", 1_000_000);
     let each = number("RGPU_FUZZ_EACH", 100);
-    let place = std::env::var_os("RGPU_FUZZ_NOTE");
-    let file = place.map(|place| std::fs::File::create(place).expect("the file for the seed can be made"));
-    let progress = Arc::new(AtomicU64::new(seed));
-    let seen = progress.clone();
-    // Kernels end. One that does not is a mistake, too, and would otherwise be waited for in silence.
-    std::thread::spawn(move || {
-        let mut last = (u64::MAX, Instant::now());
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-            let now = seen.load(Ordering::Relaxed);
-            if now != last.0 {
-                last = (now, Instant::now());
-            } else if last.1.elapsed() > Duration::from_secs(60) {
-                println!("HANG, seed {now}\n{}", generate::kernel(now));
-                std::process::abort();
-            }
-        }
-    });
     // As programs have it unless they ask for exact bounds.
-    let tally = run(false, seed, count, each, move |seed| {
-        progress.store(seed, Ordering::Relaxed);
-        if let Some(file) = &file {
-            // Nothing to be done about a seed that cannot be noted: only a crash would ask for it.
-            let _ = std::os::unix::fs::FileExt::write_all_at(file, format!("{seed:<20}").as_bytes(), 0);
-        }
-    });
+    let vectors = std::env::var(vector::VARIABLE).is_ok_and(|value| value == "first");
+    let tally = run(false, vectors, seed, count, each, watched(seed, Rig::text));
     println!("{tally:#?}");
     println!(
         "{} kernels compiled, {} refused, {} launches executed, 0 escapes (seeds from {seed})",
@@ -515,5 +577,5 @@ fn long_run() {
 #[ignore = "prints one kernel: RGPU_FUZZ_SEED=N"]
 fn show() {
     let seed = std::env::var("RGPU_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    println!("{}", generate::kernel(seed));
+    println!("{}", Rig::text(seed));
 }

@@ -1,0 +1,284 @@
+// Code from before __syncwarp(): the lanes of a warp count on running abreast, as they did on every device of that time and still do on
+// today's. No barrier and no operation of the warp stands between what one lane writes and another one reads. Each shape stood in
+// many programs, in this form or nearly.
+#define EXAMPLE "warp_synchronous"
+#include "common/check.h"
+
+const int BLOCKS = 6, THREADS = 128, WARPS = THREADS / 32;
+
+// The last steps of the old SDK's reduction.
+__global__ void reduce(const int* in, int* out) {
+    __shared__ volatile int sums[THREADS];
+    int tid = threadIdx.x;
+    sums[tid] = in[blockIdx.x * THREADS + tid];
+    __syncthreads();
+    if (tid < 64) sums[tid] += sums[tid + 64];
+    __syncthreads();
+    if (tid < 32) {
+        sums[tid] += sums[tid + 32];
+        sums[tid] += sums[tid + 16];
+        sums[tid] += sums[tid + 8];
+        sums[tid] += sums[tid + 4];
+        sums[tid] += sums[tid + 2];
+        sums[tid] += sums[tid + 1];
+    }
+    if (tid == 0) out[blockIdx.x] = sums[0];
+}
+
+// The same by a function with a pointer, as the SDK has it.
+__device__ void last_steps(volatile int* sums, int tid) {
+    sums[tid] += sums[tid + 32];
+    sums[tid] += sums[tid + 16];
+    sums[tid] += sums[tid + 8];
+    sums[tid] += sums[tid + 4];
+    sums[tid] += sums[tid + 2];
+    sums[tid] += sums[tid + 1];
+}
+
+__global__ void reduce_by_pointer(const int* in, int* out) {
+    extern __shared__ int dynamic[];
+    int tid = threadIdx.x;
+    dynamic[tid] = in[blockIdx.x * THREADS + tid];
+    __syncthreads();
+    for (int half = THREADS / 2; half > 32; half >>= 1) {
+        if (tid < half) dynamic[tid] += dynamic[tid + half];
+        __syncthreads();
+    }
+    if (tid < 32) last_steps(dynamic, tid);
+    if (tid == 0) out[blockIdx.x] = dynamic[0];
+}
+
+// Each warp's inclusive sums (Kogge and Stone), with branches.
+__global__ void scan(const int* in, int* out) {
+    __shared__ volatile int sums[THREADS];
+    int tid = threadIdx.x, lane = tid & 31, all = blockIdx.x * THREADS + tid;
+    sums[tid] = in[all];
+    if (lane >= 1) sums[tid] = sums[tid - 1] + sums[tid];
+    if (lane >= 2) sums[tid] = sums[tid - 2] + sums[tid];
+    if (lane >= 4) sums[tid] = sums[tid - 4] + sums[tid];
+    if (lane >= 8) sums[tid] = sums[tid - 8] + sums[tid];
+    if (lane >= 16) sums[tid] = sums[tid - 16] + sums[tid];
+    out[all] = sums[tid];
+}
+
+// The same in a loop, with zeros before each warp's numbers in place of branches.
+__global__ void scan_in_a_loop(const int* in, int* out) {
+    __shared__ volatile int padded[WARPS * 64];
+    int tid = threadIdx.x, all = blockIdx.x * THREADS + tid;
+    int at = 2 * tid - (tid & 31);
+    padded[at] = 0;
+    at += 32;
+    padded[at] = in[all];
+#pragma unroll 1
+    for (int distance = 1; distance < 32; distance <<= 1) padded[at] = padded[at] + padded[at - distance];
+    out[all] = padded[at];
+}
+
+// Each warp sorts 64 numbers (Batcher's bitonic network), two of them for each lane.
+__global__ void sort(const int* in, int* out) {
+    __shared__ volatile int keys[WARPS * 64];
+    int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    volatile int* mine = keys + warp * 64;
+    int first = (blockIdx.x * WARPS + warp) * 64;
+    mine[lane] = in[first + lane];
+    mine[lane + 32] = in[first + lane + 32];
+    for (int size = 2; size <= 64; size <<= 1) {
+        bool up = (lane & (size / 2)) == 0;
+        for (int stride = size / 2; stride > 0; stride >>= 1) {
+            int at = 2 * lane - (lane & (stride - 1));
+            int a = mine[at], b = mine[at + stride];
+            if ((a > b) == (up || size == 64)) {
+                mine[at] = b;
+                mine[at + stride] = a;
+            }
+        }
+    }
+    out[first + lane] = mine[lane];
+    out[first + lane + 32] = mine[lane + 32];
+}
+
+// The SDK's histogram of 256 bins from before shared memory had atomic operations: a lane writes its tag with its count, and tries again where
+// another lane's came through.
+__device__ void add_tagged(volatile unsigned* histogram, unsigned bin, unsigned tag) {
+    unsigned count;
+    do {
+        count = histogram[bin] & 0x07FFFFFFu;
+        count = tag | (count + 1);
+        histogram[bin] = count;
+    } while (histogram[bin] != count);
+}
+
+__global__ void histogram(const unsigned* in, unsigned* out, int words) {
+    __shared__ volatile unsigned counts[WARPS * 256];
+    for (int i = threadIdx.x; i < WARPS * 256; i += THREADS) counts[i] = 0;
+    __syncthreads();
+    unsigned tag = threadIdx.x << 27;
+    volatile unsigned* mine = counts + threadIdx.x / 32 * 256;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < words; i += gridDim.x * THREADS) {
+        unsigned word = in[i];
+        add_tagged(mine, word & 255, tag);
+        add_tagged(mine, word >> 8 & 255, tag);
+        add_tagged(mine, word >> 16 & 255, tag);
+        add_tagged(mine, word >> 24, tag);
+    }
+    __syncthreads();
+    for (int bin = threadIdx.x; bin < 256; bin += THREADS) {
+        unsigned sum = 0;
+        for (int warp = 0; warp < WARPS; warp++) sum += counts[warp * 256 + bin] & 0x07FFFFFFu;
+        atomicAdd(&out[bin], sum);
+    }
+}
+
+// Lanes hand values to their neighbours, round by round, through memory of the block that is not volatile.
+__global__ void hand_on(const int* in, int* out, int rounds) {
+    __shared__ int belt[THREADS];
+    int tid = threadIdx.x, from = (tid & ~31) | ((tid + 31) & 31), all = blockIdx.x * THREADS + tid;
+    int value = in[all];
+    for (int round = 0; round < rounds; round++) {
+        belt[tid] = value;
+        value = belt[from] + round;
+    }
+    out[all] = value;
+}
+
+// The same through global memory, by volatile accesses.
+__global__ void hand_on_globally(const int* in, int* out, volatile int* belt, int rounds) {
+    int tid = threadIdx.x, from = (tid & ~31) | ((tid + 31) & 31), first = blockIdx.x * THREADS;
+    int value = in[first + tid];
+    for (int round = 0; round < rounds; round++) {
+        belt[first + tid] = value;
+        value = belt[first + from] + round;
+    }
+    out[first + tid] = value;
+}
+
+// Critical sections that each lane of a warp enters: the lock is released in the loop's own branch, as it has to be where lanes run abreast.
+__global__ void lock_with_flag(int* lock, int* count, int times) {
+    for (int i = 0; i < times; i++) {
+        bool done = false;
+        while (!done) {
+            if (atomicCAS(lock, 0, 1) == 0) {
+                *(volatile int *)count = *(volatile int *)count + 1;
+                __threadfence();
+                atomicExch(lock, 0);
+                done = true;
+            }
+        }
+    }
+}
+
+// The other shape: what has to be done stands behind the loop that waits. It hangs on devices from before Volta, whose lanes have one
+// program counter; later ones let the lane that has the lock go on.
+__global__ void lock_before(int* lock, int* count, int times) {
+    for (int i = 0; i < times; i++) {
+        while (atomicCAS(lock, 0, 1) != 0) {
+        }
+        *(volatile int *)count = *(volatile int *)count + 1;
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+// One lane after another, each of which waits for a word that the lane before it writes.
+__global__ void one_after_another(volatile int* turn, int* order) {
+    int lane = threadIdx.x;
+    if (lane % 2 == 0) {
+        while (turn[0] != lane) {
+        }
+        order[lane] = lane * 3;
+        __threadfence();
+        turn[0] = lane + 1;
+    } else {
+        while (turn[0] != lane) {
+        }
+        order[lane] = order[lane - 1] + 1;
+        __threadfence();
+        turn[0] = lane + 1;
+    }
+}
+
+// Runs a kernel, for at most so long that somebody still waits for it.
+#define RUN(...)                       \
+    do {                               \
+        __VA_ARGS__;                   \
+        CHECK(cudaGetLastError());     \
+        CHECK(cudaDeviceSynchronize()); \
+    } while (0)
+
+static int checked = 0;
+
+static void same(const char* what, int at, long got, long wanted) {
+    REQUIRE(got == wanted, "%s: result %d is %ld, not %ld", what, at, got, wanted);
+    checked++;
+}
+
+int main() {
+    const int count = BLOCKS * THREADS * 2, all = BLOCKS * THREADS;
+    int* out, *more;
+    CHECK(cudaMallocManaged(&out, count * sizeof(int)));
+    CHECK(cudaMallocManaged(&more, count * sizeof(int)));
+    Random random(12345);
+    std::vector<int> numbers(count);
+    for (int& number : numbers) number = (int)(random.next() >> 8);
+    DeviceArray<int> in(numbers);
+
+    for (int way = 0; way < 2; way++) {
+        const char* name = way == 0 ? "reduce" : "reduce_by_pointer";
+        if (way == 0)
+            RUN(reduce<<<BLOCKS, THREADS>>>(in, out));
+        else
+            RUN(reduce_by_pointer<<<BLOCKS, THREADS, THREADS * sizeof(int)>>>(in, out));
+        for (int block = 0; block < BLOCKS; block++) {
+            int sum = 0;
+            for (int i = 0; i < THREADS; i++) sum += numbers[block * THREADS + i];
+            same(name, block, out[block], sum);
+        }
+    }
+    for (int way = 0; way < 2; way++) {
+        if (way == 0)
+            RUN(scan<<<BLOCKS, THREADS>>>(in, out));
+        else
+            RUN(scan_in_a_loop<<<BLOCKS, THREADS>>>(in, out));
+        for (int i = 0, sum = 0; i < all; i++) {
+            sum = i % 32 == 0 ? numbers[i] : sum + numbers[i];
+            same(way == 0 ? "scan" : "scan_in_a_loop", i, out[i], sum);
+        }
+    }
+    RUN(sort<<<BLOCKS, THREADS>>>(in, out));
+    std::vector<int> sorted = numbers;
+    for (int first = 0; first < count; first += 64) {
+        std::sort(sorted.begin() + first, sorted.begin() + first + 64);
+        for (int i = first; i < first + 64; i++) same("sort", i, out[i], sorted[i]);
+    }
+    for (int bin = 0; bin < 256; bin++) out[bin] = 0;
+    RUN(histogram<<<BLOCKS, THREADS>>>((unsigned*)in.data, (unsigned*)out, count));
+    std::vector<int> bins(256);
+    for (int number : numbers)
+        for (int byte = 0; byte < 4; byte++) bins[(unsigned)number >> (8 * byte) & 255]++;
+    for (int bin = 0; bin < 256; bin++) same("histogram", bin, out[bin], bins[bin]);
+    for (int way = 0; way < 2; way++) {
+        const int rounds = 37;
+        if (way == 0)
+            RUN(hand_on<<<BLOCKS, THREADS>>>(in, out, rounds));
+        else
+            RUN(hand_on_globally<<<BLOCKS, THREADS>>>(in, out, more, rounds));
+        for (int i = 0; i < all; i++) {
+            int from = (i & ~31) | ((i + 32 * 32 - rounds) & 31);
+            same(way == 0 ? "hand_on" : "hand_on_globally", i, out[i], numbers[from] + rounds * (rounds - 1) / 2);
+        }
+    }
+    for (int way = 0; way < 2; way++) {
+        const char* name = way == 0 ? "lock_with_flag" : "lock_before";
+        out[0] = out[1] = 0;
+        if (way == 0)
+            RUN(lock_with_flag<<<2, 64>>>(out, out + 1, 3));
+        else
+            RUN(lock_before<<<2, 64>>>(out, out + 1, 3));
+        same(name, 0, out[0], 0);
+        same(name, 1, out[1], 2 * 64 * 3);
+    }
+    out[0] = 0;
+    RUN(one_after_another<<<1, 32>>>(out, more));
+    for (int lane = 0; lane < 32; lane++) same("one_after_another", lane, more[lane], lane / 2 * 6 + lane % 2);
+    return ok("%d results", checked);
+}

@@ -1,0 +1,212 @@
+//! What threads leave at a cut and find behind it: in the row of their group, where one instruction stores or loads a value of all lanes.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Type, Value, types};
+
+use super::LANES;
+use super::flow::Refusal;
+use super::shape::{Shape, UNIFORM, state_offset, thread_field};
+use super::translate::{Form, Translator, scalar_type, vector_type};
+use crate::abi::{self, ROW_OPERANDS, Row, Thread};
+
+/// No thread has stopped yet: no number of a stop.
+pub(super) const NOBODY: u32 = abi::APART - 1;
+
+/// Something in the row of a group.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Bytes behind the row's beginning.
+    offset: usize,
+    /// What is known of it. All lanes have a place of their own, unless they follow from the first.
+    shape: Shape,
+}
+
+impl Place {
+    /// Whether only the first lane's value is there.
+    fn is_one(self) -> bool {
+        matches!(self.shape, Shape::Affine { guarded: false, .. })
+    }
+}
+
+/// The field of the thread that is stored to.
+fn stored_field(t: &Translator<'_>, inst: Inst) -> Option<usize> {
+    let InstructionData::Store { opcode: Opcode::Store, args: [_, address], offset, .. } =
+        t.func.dfg.insts[inst]
+    else {
+        return None;
+    };
+    (t.func.dfg.resolve_aliases(address) == t.flow.thread)
+        .then(|| usize::try_from(i32::from(offset)).ok())
+        .flatten()
+}
+
+impl Translator<'_> {
+    /// Where an access to a thread's field or state leads to in the row, if it does.
+    fn place_of(&self, inst: Inst) -> Option<Place> {
+        if !self.flow.has_cuts() {
+            return None;
+        }
+        if let Some(offset) = state_offset(self.func, self.flow, inst) {
+            let shape = self.shapes.cells.get(&offset)?.0;
+            return Some(Place { offset: size_of::<Row>() + LANES * usize::try_from(offset).ok()?, shape });
+        }
+        const OP: usize = offset_of!(Thread, op);
+        const END: usize = OP + 8 * ROW_OPERANDS;
+        let field = thread_field(self.func, self.flow, inst).or_else(|| stored_field(self, inst))?;
+        let offset = match field {
+            field if field == offset_of!(Thread, resume) => offset_of!(Row, resume),
+            field if field == offset_of!(Thread, stop) => offset_of!(Row, stop),
+            OP..END => offset_of!(Row, op) + LANES * (field - OP),
+            _ => return None,
+        };
+        Some(Place { offset, shape: Shape::Varying })
+    }
+
+    /// A pointer to a place.
+    fn in_row(&mut self, place: Place) -> String {
+        let row = self.make("load i64, ptr %row");
+        self.pointer(&row, place.offset as i64)
+    }
+
+    /// Loads from the row, if that is what the instruction does.
+    pub(super) fn load_from_row(&mut self, inst: Inst) -> Result<bool, Refusal> {
+        let Some(place) = self.place_of(inst) else { return Ok(false) };
+        let result = self.func.dfg.first_result(inst);
+        if !self.read.contains(&result) {
+            return Ok(true);
+        }
+        let at = self.in_row(place);
+        let ty = self.type_of(result);
+        let (one, all) = (scalar_type(ty)?, vector_type(ty)?);
+        if self.shape(result) == UNIFORM || place.is_one() {
+            let first = self.make(format!("load {one}, ptr {at}, align {}", ty.bytes()));
+            if matches!(self.shape(result), Shape::Affine { guarded: false, .. }) {
+                self.define(result, Form::Scalar, first)?;
+                return Ok(true);
+            }
+            let Shape::Affine { step, .. } = place.shape else { return Err("a value of the state".into()) };
+            let name = self.row(result, &first, step)?;
+            if matches!(self.shape(result), Shape::Affine { .. }) {
+                self.define(result, Form::Scalar, first)?;
+                self.define(result, Form::Valid, "true".into())?;
+            }
+            self.define(result, Form::Vector, name)?;
+            return Ok(true);
+        }
+        let name = self.make(format!("load {all}, ptr {at}, align {}", ty.bytes()));
+        if let Shape::Affine { step, guarded: true } = self.shape(result) {
+            let first = self.make(format!("extractelement {all} {name}, i32 0"));
+            let row = self.row(result, &first, step)?;
+            let same = self.make(format!("icmp eq {all} {name}, {row}"));
+            let bits = self.make(format!("bitcast <{LANES} x i1> {same} to i{LANES}"));
+            let valid = self.make(format!("icmp eq i{LANES} {bits}, -1"));
+            self.define(result, Form::Scalar, first)?;
+            self.define(result, Form::Valid, valid)?;
+        }
+        self.define(result, Form::Vector, name)?;
+        Ok(true)
+    }
+
+    /// Stores into the row, if that is what the instruction does.
+    pub(super) fn store_to_row(&mut self, inst: Inst, value: Value) -> Result<bool, Refusal> {
+        let Some(place) = self.place_of(inst) else { return Ok(false) };
+        self.note_stop(inst, value);
+        let at = self.in_row(place);
+        let ty = self.type_of(value);
+        if place.is_one() {
+            let name = self.get(value, Form::Scalar)?;
+            self.line(format!("store {} {name}, ptr {at}, align {}", scalar_type(ty)?, ty.bytes()));
+            return Ok(true);
+        }
+        let all = vector_type(ty)?;
+        let mut name = self.get(value, Form::Vector)?;
+        if let Some(mask) = self.mask.clone() {
+            // Nobody else sees the row.
+            let old = self.make(format!("load {all}, ptr {at}, align {}", ty.bytes()));
+            name = self.make(format!("select <{LANES} x i1> {mask}, {all} {name}, {all} {old}"));
+        }
+        self.line(format!("store {all} {name}, ptr {at}, align {}", ty.bytes()));
+        Ok(true)
+    }
+
+    /// Notes whether all threads stop alike: with the same constants.
+    fn note_stop(&mut self, inst: Inst, value: Value) {
+        let number = super::shape::constant(self.func, value);
+        match stored_field(self, inst) {
+            Some(field) if field == offset_of!(Thread, op) || field == offset_of!(Thread, op) + 8 => {
+                self.plain &= number.is_some();
+            }
+            Some(field) if field == offset_of!(Thread, resume) => {
+                self.stop_together(number.filter(|_| self.plain).unwrap_or(i64::from(abi::APART)));
+            }
+            Some(field) if field == offset_of!(Thread, stop) && number == Some(i64::from(abi::STOP_EXIT)) => {
+                self.stop_together(i64::from(abi::STOP_EXIT));
+            }
+            _ => {}
+        }
+    }
+
+    /// The lanes that are there stop with this number.
+    fn stop_together(&mut self, number: i64) {
+        let before = self.make("load i32, ptr %together");
+        let none = self.make(format!("icmp eq i32 {before}, {NOBODY}"));
+        let same = self.make(format!("icmp eq i32 {before}, {number}"));
+        let mut alike = self.make(format!("or i1 {none}, {same}"));
+        if let Some(mask) = self.mask.clone() {
+            let bits = self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"));
+            let all = self.make(format!("icmp eq i{LANES} {bits}, -1"));
+            alike = self.make(format!("and i1 {alike}, {all}"));
+        }
+        let now = self.make(format!("select i1 {alike}, i32 {number}, i32 {}", abi::APART));
+        self.line(format!("store i32 {now}, ptr %together"));
+    }
+
+    /// Tells the executor whether all threads have stopped alike.
+    pub(super) fn tell_together(&mut self) {
+        if self.flow.has_cuts() {
+            let number = self.make("load i32, ptr %together");
+            let at = self.pointer("%a2", offset_of!(abi::Block, together) as i64);
+            self.line(format!("store i32 {number}, ptr {at}"));
+        }
+    }
+
+    /// Whether it is the store of what counts for nobody: how often threads let others go first, where the first lane's number counts, and
+    /// that a thread has ended, in a kernel without cuts.
+    pub(super) fn store_of_little(&mut self, inst: Inst, value: Value) -> Result<bool, Refusal> {
+        let Some(field) = stored_field(self, inst) else { return Ok(false) };
+        if field == offset_of!(Thread, fuel) && self.shape(value) == UNIFORM {
+            let name = self.get(value, Form::Scalar)?;
+            let thread = self.get(self.flow.thread, Form::Scalar)?;
+            let at = self.pointer(&thread, field as i64);
+            self.line(format!("store i32 {name}, ptr {at}, align 4"));
+            return Ok(true);
+        }
+        let ended = super::shape::constant(self.func, value) == Some(i64::from(abi::STOP_EXIT));
+        Ok(field == offset_of!(Thread, stop) && ended && !self.flow.has_cuts())
+    }
+
+    /// The values of the state that are kept.
+    pub(super) fn cells(&self) -> Vec<abi::Cell> {
+        let cell = |(&offset, &(shape, ty)): (&i32, &(Shape, Type))| {
+            let step = match shape {
+                Shape::Affine { step, guarded: false } => Some(step),
+                _ => None,
+            };
+            abi::Cell { offset: offset as u32, bytes: ty.bytes(), step }
+        };
+        self.shapes.cells.iter().map(cell).collect()
+    }
+
+    /// Finds the row of the group that begins with a thread.
+    pub(super) fn find_row(&mut self, first: &str) -> Result<(), Refusal> {
+        if !self.flow.has_cuts() {
+            return Ok(());
+        }
+        let at = self.pointer(first, offset_of!(Thread, state) as i64);
+        let state = self.make(format!("load {}, ptr {at}", scalar_type(types::I64)?));
+        let row = self.make(format!("add i64 {state}, {}", self.shapes.row_offset()));
+        self.line(format!("store i64 {row}, ptr %row"));
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! What groups of threads leave at their cuts, where code for vectors of threads runs them: in a row for each group
+//! ([`Row`]), until something needs it in the threads themselves.
+
+use super::super::slot::Slot;
+use super::super::warp::{self, Operands};
+use super::Resident;
+use crate::abi::{APART, CutKind, Kernel, LANES, ROW_OPERANDS, Row, STOP_EXIT, Thread, WARP};
+
+/// Which groups have theirs in rows.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// By group; empty where there are no rows.
+    in_row: Vec<bool>,
+}
+
+impl Rows {
+    /// All groups begin anew: whole ones in rows, if the kernel has rows.
+    pub(super) fn begin(&mut self, slot: &mut Slot, kernel: &Kernel, rows: bool) {
+        self.in_row.clear();
+        if !rows {
+            slot.threads.iter_mut().for_each(|t| t.resume = 0);
+            return;
+        }
+        let whole = slot.threads.len() / LANES;
+        self.in_row.resize(whole, true);
+        for group in 0..whole {
+            self.row_mut(slot, kernel, group).resume = [0; LANES];
+        }
+        slot.threads[whole * LANES..].iter_mut().for_each(|t| t.resume = 0);
+    }
+
+    /// Whether there are rows.
+    pub(super) fn are_there(&self) -> bool {
+        !self.in_row.is_empty()
+    }
+
+    /// Whether a thread's group has a row.
+    pub(super) fn has(&self, thread: usize) -> bool {
+        self.in_row.get(thread / LANES).is_some_and(|row| *row)
+    }
+
+    fn at(slot: &Slot, kernel: &Kernel, group: usize) -> *mut Row {
+        // SAFETY: `Slot::prepare` made room for a row behind the states of each group.
+        unsafe { slot.threads[group * LANES].state.add(Row::offset(kernel.state_bytes)).cast() }
+    }
+
+    /// The row of a group.
+    pub(super) fn row<'a>(&self, slot: &'a Slot, kernel: &Kernel, group: usize) -> &'a Row {
+        // SAFETY: it lies there, aligned, in memory of the slot that was zero; and no compiled code runs.
+        unsafe { &*Self::at(slot, kernel, group) }
+    }
+
+    /// The row of a group, to change it.
+    pub(super) fn row_mut<'a>(&mut self, slot: &'a mut Slot, kernel: &Kernel, group: usize) -> &'a mut Row {
+        // SAFETY: as above.
+        unsafe { &mut *Self::at(slot, kernel, group) }
+    }
+
+    /// Whether a whole group of threads goes on in one place. Then it has a row.
+    pub(super) fn together(&mut self, slot: &mut Slot, kernel: &Kernel, group: usize) -> bool {
+        if self.in_row[group] {
+            let resume = &self.row(slot, kernel, group).resume;
+            return resume.iter().all(|at| *at == resume[0]);
+        }
+        let threads = &slot.threads[group * LANES..][..LANES];
+        if threads.iter().any(|t| t.resume != threads[0].resume) {
+            return false;
+        }
+        self.collect(slot, kernel, group);
+        true
+    }
+
+    /// Makes the row of a group from its threads.
+    fn collect(&mut self, slot: &mut Slot, kernel: &Kernel, group: usize) {
+        self.in_row[group] = true;
+        let at = Self::at(slot, kernel, group);
+        let threads = &slot.threads[group * LANES..][..LANES];
+        // SAFETY: as in `row`; the threads lie elsewhere.
+        let row = unsafe { &mut *at };
+        for (lane, thread) in threads.iter().enumerate() {
+            row.resume[lane] = thread.resume;
+            row.stop[lane] = thread.stop;
+            (0..ROW_OPERANDS).for_each(|n| row.op[n][lane] = thread.op[n]);
+        }
+        let Some(vectors) = kernel.vectors.get() else { return };
+        for cell in &vectors.cells {
+            let (offset, bytes) = (cell.offset as usize, cell.bytes as usize);
+            // SAFETY: the cells lie behind the row, `LANES` times as far as in a state, and both are as long as the kernel's state.
+            unsafe {
+                let place = at.add(1).cast::<u8>().add(LANES * offset);
+                let lanes = if cell.step.is_some() { 1 } else { LANES };
+                for (lane, thread) in threads[..lanes].iter().enumerate() {
+                    place.add(lane * bytes).copy_from_nonoverlapping(thread.state.add(offset), bytes);
+                }
+            }
+        }
+    }
+
+    /// Gives the threads of a group back what its row has.
+    pub(super) fn spread(&mut self, slot: &mut Slot, kernel: &Kernel, group: usize) {
+        if !self.in_row.get_mut(group).is_some_and(|row| std::mem::replace(row, false)) {
+            return;
+        }
+        let at = Self::at(slot, kernel, group);
+        let threads = &mut slot.threads[group * LANES..][..LANES];
+        // SAFETY: as in `row`; the threads lie elsewhere.
+        let row = unsafe { &*at };
+        for (lane, thread) in threads.iter_mut().enumerate() {
+            thread.resume = row.resume[lane];
+            thread.stop = row.stop[lane];
+            (0..ROW_OPERANDS).for_each(|n| thread.op[n] = row.op[n][lane]);
+        }
+        let Some(vectors) = kernel.vectors.get() else { return };
+        for cell in &vectors.cells {
+            let (offset, bytes) = (cell.offset as usize, cell.bytes as usize);
+            // SAFETY: as in `collect`.
+            unsafe {
+                let place = at.add(1).cast::<u8>().add(LANES * offset);
+                for (lane, thread) in threads.iter_mut().enumerate() {
+                    let to = thread.state.add(offset);
+                    match cell.step {
+                        None => to.copy_from_nonoverlapping(place.add(lane * bytes), bytes),
+                        Some(step) => follow(to, place, bytes, step.wrapping_mul(lane as i64)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// [`Thread::stop`]
+    pub(super) fn stop(&self, slot: &Slot, kernel: &Kernel, thread: usize) -> u32 {
+        if self.has(thread) {
+            self.row(slot, kernel, thread / LANES).stop[thread % LANES]
+        } else {
+            slot.threads[thread].stop
+        }
+    }
+
+    /// How all threads have stopped, if they have stopped alike and with the same first two operands.
+    pub(super) fn alike(&self, slot: &Slot, kernel: &Kernel) -> Option<(u32, u64, u64)> {
+        let (mut first, whole) = (None, self.in_row.len());
+        let mut alike = |stop: u32, op: [u64; 2]| {
+            let (was, operands) = *first.get_or_insert((stop, op));
+            was == stop && (stop == STOP_EXIT || operands == op)
+        };
+        for group in 0..whole {
+            if !self.in_row[group] {
+                if !slot.threads[group * LANES..][..LANES].iter().all(|t| alike(t.stop, [t.op[0], t.op[1]])) {
+                    return None;
+                }
+                continue;
+            }
+            let row = self.row(slot, kernel, group);
+            let stop = row.stop[0];
+            let same = row.stop.iter().fold(0, |differs, s| differs | (s ^ stop)) == 0;
+            let differs = |n: usize| row.op[n].iter().fold(0, |differs, o| differs | (o ^ row.op[n][0]));
+            if !same
+                || stop != STOP_EXIT && differs(0) | differs(1) != 0
+                || !alike(stop, [row.op[0][0], row.op[1][0]])
+            {
+                return None;
+            }
+        }
+        let rest: &[Thread] = &slot.threads[whole * LANES..];
+        rest.iter().all(|t| alike(t.stop, [t.op[0], t.op[1]])).then_some(())?;
+        first.map(|(stop, [a, b])| (stop, a, b))
+    }
+}
+
+impl Resident {
+    /// How all threads have stopped, and with which two operands, if that is alike.
+    pub(super) fn alike(&mut self) -> Option<(u32, u64, u64)> {
+        let kernel = &self.context.grid.kernel;
+        if self.block.together != APART {
+            let row = self.rows.row(&self.slot, kernel, 0);
+            return Some((self.block.together, row.op[0][0], row.op[1][0]));
+        }
+        let alike = self.rows.alike(&self.slot, kernel)?;
+        let whole = self.rows.are_there() && self.slot.threads.len().is_multiple_of(LANES);
+        if whole && self.rows.in_row.iter().all(|row| *row) {
+            self.block.together = alike.0;
+        }
+        Some(alike)
+    }
+
+    /// The number of the barrier that a warp with its operands in rows waits at.
+    pub(super) fn barrier_of(&self, w: usize) -> usize {
+        self.rows.row(&self.slot, &self.context.grid.kernel, w * WARP / LANES).op[0][0] as usize
+    }
+
+    /// Carries out at once what all lanes of a warp have come to together, where all have their operands in rows: an operation of the warp with one
+    /// mask that names them all, or one barrier. False if nothing was done.
+    pub(super) fn go_on_in_rows(&mut self, w: usize, start: usize, count: usize) -> bool {
+        if count != WARP || !(0..WARP / LANES).all(|group| self.rows.has(start + group * LANES)) {
+            return false;
+        }
+        let grid = self.context.grid.clone();
+        let first = start / LANES;
+        let row = |group: usize| self.rows.row(&self.slot, &grid.kernel, first + group);
+        let (stop, mask) = (row(0).stop[0], row(0).op[3][0]);
+        let Some(cut) = grid.kernel.cuts.get(stop.wrapping_sub(1) as usize) else { return false };
+        let masked = !cut.legacy && cut.kind != CutKind::ActiveMask;
+        let good = match cut.kind {
+            CutKind::Matrix(_) => false,
+            CutKind::Barrier => row(0).op[0][0] < 16,
+            kind => warp::is_of_warp(kind) && (cut.legacy || masked && mask as u32 == !0),
+        };
+        let operands: &[usize] = if cut.kind == CutKind::Barrier { &[0, 1] } else { &[3] };
+        let alike = |group: usize| {
+            let row = row(group);
+            let same = |n: usize| {
+                let first = self.rows.row(&self.slot, &grid.kernel, first).op[n][0];
+                row.op[n].iter().fold(0, |differs, o| differs | (o ^ first)) == 0
+            };
+            row.stop.iter().fold(0, |differs, s| differs | (s ^ stop)) == 0
+                && (cut.legacy || operands.iter().all(|&n| same(n)))
+        };
+        if !good || !(0..WARP / LANES).all(alike) {
+            return false;
+        }
+        if cut.kind == CutKind::Barrier {
+            let (number, threads) = (row(0).op[0][0] as usize, row(0).op[1][0] as u32);
+            self.barriers.arrive_all(number, threads, w);
+            self.warps[w].ready = 0;
+            self.warps[w].barred = !0;
+            return true;
+        }
+        self.look_at_warp(w, cut.kind, !0);
+        let mut operands = Operands::default();
+        for group in 0..WARP / LANES {
+            let row = self.rows.row(&self.slot, &grid.kernel, first + group);
+            (0..3).for_each(|n| operands.0[n][group * LANES..][..LANES].copy_from_slice(&row.op[n]));
+        }
+        warp::execute(cut.kind, &mut operands, !0);
+        for group in 0..WARP / LANES {
+            let row = self.rows.row_mut(&mut self.slot, &grid.kernel, first + group);
+            (0..2).for_each(|n| row.op[n].copy_from_slice(&operands.0[n][group * LANES..][..LANES]));
+        }
+        self.warps[w].ready = !0;
+        true
+    }
+}
+
+/// Writes the number at `from`, and so much more, to `to`; both have so many bytes.
+///
+/// # Safety
+/// Both must be valid.
+unsafe fn follow(to: *mut u8, from: *const u8, bytes: usize, more: i64) {
+    let mut number = [0; 8];
+    // SAFETY: as the caller promises; a number has at most eight bytes.
+    unsafe {
+        from.copy_to_nonoverlapping(number.as_mut_ptr(), bytes);
+        let number = i64::from_le_bytes(number).wrapping_add(more).to_le_bytes();
+        number.as_ptr().copy_to_nonoverlapping(to, bytes);
+    }
+}

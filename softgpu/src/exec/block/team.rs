@@ -1,0 +1,128 @@
+//! Blocks that live together: those of a cluster, or one block alone.
+//!
+//! One worker runs all blocks of a cluster, one after the other, each as far as it comes: so they may wait for one another, and an
+//! access to another block's shared memory has no other at the same time.
+
+use std::sync::Arc;
+
+use rgpu_device::Result;
+
+use super::{Progress, Resident, Warp};
+use crate::exec::fault::Guard;
+use crate::exec::grid::Grid;
+use crate::exec::slot::Slot;
+
+/// The blocks of a cluster that have begun.
+pub(in crate::exec) struct Team {
+    /// The one of rank 0.
+    first: Resident,
+    /// The others, in the order of their ranks.
+    others: Vec<Resident>,
+    /// The ranks of those that have ended, as bits.
+    ended: u32,
+}
+
+impl Team {
+    /// Begins cluster `index` of the grid in a slot that was prepared for it. `worker` is the index of the worker that runs it, and
+    /// how many there are.
+    pub(in crate::exec) fn begin(mut slot: Slot, grid: Arc<Grid>, index: u64, worker: (u32, u32)) -> Self {
+        let (others, base) = (std::mem::take(&mut slot.others), slot.window);
+        let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker);
+        let others = others.into_iter().zip(1..);
+        let others =
+            others.map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker));
+        Self { first, others: others.collect(), ended: 0 }
+    }
+
+    /// Begins another cluster of the same grid in the same place.
+    pub(in crate::exec) fn again(&mut self, index: u64) {
+        self.ended = 0;
+        self.first.again(index);
+        self.others.iter_mut().for_each(|block| block.again(index));
+    }
+
+    /// The grid that the blocks belong to.
+    pub(in crate::exec) fn grid(&self) -> &Arc<Grid> {
+        self.first.grid()
+    }
+
+    /// Gives the slot back.
+    pub(in crate::exec) fn into_slot(self) -> Slot {
+        let Self { first, others, .. } = self;
+        let mut slot = first.slot;
+        slot.others.extend(others.into_iter().map(|block| block.slot));
+        slot
+    }
+
+    /// Runs the blocks until all have ended, or they have to let others run.
+    #[inline]
+    pub(in crate::exec) fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
+        if !self.others.is_empty() {
+            return self.step_all(guard);
+        }
+        loop {
+            match self.first.step(guard)? {
+                Progress::Waiting if self.first.has_arrived() => self.first.pass(),
+                Progress::Waiting => return Err(self.first.deadlock()),
+                progress => return Ok(progress),
+            }
+        }
+    }
+
+    fn step_all(&mut self, guard: &mut Guard) -> Result<Progress> {
+        loop {
+            let mut yielded = false;
+            for (rank, block) in std::iter::once(&mut self.first).chain(&mut self.others).enumerate() {
+                if self.ended >> rank & 1 != 0 {
+                    continue;
+                }
+                match block.step(guard)? {
+                    Progress::Finished => self.ended |= 1 << rank,
+                    Progress::Yielded => yielded = true,
+                    Progress::Waiting => {}
+                }
+                if block.grid().aborted() {
+                    return Ok(Progress::Finished);
+                }
+            }
+            if self.ended.count_ones() as usize == 1 + self.others.len() {
+                return Ok(Progress::Finished);
+            }
+            let mut blocks = std::iter::once(&self.first).chain(&self.others);
+            if blocks.clone().all(Resident::has_arrived) && blocks.any(Resident::waits_for_cluster) {
+                std::iter::once(&mut self.first).chain(&mut self.others).for_each(Resident::pass);
+                continue;
+            }
+            if yielded {
+                return Ok(Progress::Yielded);
+            }
+            let mut blocks = std::iter::once(&mut self.first).chain(&mut self.others);
+            return match blocks.find(|block| block.waits_for_cluster()) {
+                Some(block) => Err(block.deadlock()),
+                None => Ok(Progress::Yielded),
+            };
+        }
+    }
+}
+
+impl Resident {
+    /// Whether all threads that have not ended have arrived at the barrier of the cluster.
+    fn has_arrived(&self) -> bool {
+        self.warps.iter().all(|w| w.alive & !w.arrived == 0)
+    }
+
+    /// Whether threads wait there.
+    fn waits_for_cluster(&self) -> bool {
+        self.warps.iter().any(|w| w.clustered != 0)
+    }
+
+    /// All threads of the cluster have arrived at its barrier: those that wait there go on.
+    fn pass(&mut self) {
+        self.look_at_whole_barrier();
+        for warp in &mut self.warps {
+            let Warp { ready, arrived, clustered, .. } = warp;
+            *ready |= std::mem::take(clustered);
+            *arrived = 0;
+        }
+    }
+}

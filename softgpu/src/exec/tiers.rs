@@ -1,0 +1,128 @@
+//! Which code of a kernel is run: each kernel begins in the first tier, and one that has taken long enough gets code for vectors of threads,
+//! made in the background. What then takes less time per block is run.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::contained::contained;
+use super::modules::Module;
+use super::worker::spawn_masked;
+use crate::compile::vector::{self, Mode};
+
+/// What a kernel has to have taken of the processors before it earns other code: about what making that takes.
+const EARNED: u64 = 40_000_000;
+/// Launches that tell how fast a tier is.
+const TRIALS: u32 = 4;
+/// How much longer code for vectors may seem to take before it is given up, in percent: measurements are never quite alike.
+const TOLERANCE: u64 = 10;
+/// LLVM uses much of it.
+const STACK: usize = 16 << 20;
+
+/// How fast one tier is.
+#[derive(Debug, Default)]
+struct Speed {
+    launches: AtomicU32,
+    /// The fewest nanoseconds per block of a launch, plus one; 0 if there was none.
+    best: AtomicU64,
+}
+
+impl Speed {
+    fn note(&self, blocks: u64, ns: u64) {
+        self.launches.fetch_add(1, Relaxed);
+        let one = (ns / blocks.max(1)).saturating_add(1);
+        let best = self.best.load(Relaxed);
+        if best == 0 || one < best {
+            self.best.store(one, Relaxed);
+        }
+    }
+}
+
+/// What is known of a kernel's tiers.
+#[derive(Debug, Default)]
+pub(super) struct Tiers {
+    /// Nanoseconds of processors that it has taken in the first tier.
+    spent: AtomicU64,
+    /// Whether other code was asked for.
+    asked: AtomicBool,
+    threads: Speed,
+    vectors: Speed,
+}
+
+impl Tiers {
+    /// Whether a launch is to run as vectors, where there is code for that.
+    pub(super) fn prefers_vectors(&self, mode: Mode) -> bool {
+        let (slow, fast) = (self.threads.best.load(Relaxed), self.vectors.best.load(Relaxed));
+        let known = slow > 0 && self.vectors.launches.load(Relaxed) >= TRIALS;
+        mode == Mode::First || !known || fast.saturating_mul(100) <= slow.saturating_mul(100 + TOLERANCE)
+    }
+
+    /// Blocks of a kernel have taken so many nanoseconds of processors. True once, when it has earned code for vectors.
+    fn note(&self, blocks: u64, ns: u64, vectors: bool) -> bool {
+        if vectors {
+            self.vectors.note(blocks, ns);
+            return false;
+        }
+        self.threads.note(blocks, ns);
+        self.spent.fetch_add(ns, Relaxed) + ns >= EARNED && !self.asked.swap(true, Relaxed)
+    }
+}
+
+/// Notes what a launch of a kernel has cost, and has code made that it has earned.
+pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, vectors: bool) {
+    if vector::mode() != Mode::Auto {
+        return;
+    }
+    let Some(tiers) = module.tiers(function) else { return };
+    if tiers.note(blocks, ns, vectors)
+        && let Some(compiler) = compiler()
+    {
+        // Where nobody compiles any more, the kernel stays as it is.
+        let _ = compiler.lock().send((module.clone(), function));
+    }
+}
+
+type Order = (Arc<Module>, u32);
+
+/// Who makes code in the background: one thread of the process.
+fn compiler() -> Option<&'static Mutex<Sender<Order>>> {
+    static COMPILER: OnceLock<Option<Mutex<Sender<Order>>>> = OnceLock::new();
+    let start = || {
+        let (sender, orders) = channel::<Order>();
+        let body = move || {
+            // SAFETY: a call without pointers. Kernels that run go first; where that is refused, they do not.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 10) };
+            for (module, function) in orders {
+                // What fails leaves the kernel in its first tier.
+                let _ = contained(|| {
+                    module.improve(function);
+                    Ok(())
+                });
+            }
+        };
+        let started = spawn_masked("rgpu-compiler", STACK, &[], "compiling kernels", body);
+        started.is_ok().then(|| Mutex::new(sender))
+    };
+    COMPILER.get_or_init(start).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_earns_vectors_once_and_keeps_them_only_if_they_are_faster() {
+        let tiers = Tiers::default();
+        assert!(!tiers.note(1_000, EARNED / 2, false));
+        assert!(tiers.note(1_000, EARNED / 2, false), "it has taken long enough");
+        assert!(!tiers.note(1_000, EARNED, false), "it is asked for once");
+        assert!(tiers.prefers_vectors(Mode::Auto), "they are tried");
+        (0..TRIALS).for_each(|_| _ = tiers.note(1_000, EARNED, true));
+        assert!(!tiers.prefers_vectors(Mode::Auto), "they took twice as long");
+        assert!(tiers.prefers_vectors(Mode::First), "whoever wants them first gets them");
+        tiers.note(1_000, EARNED / 3, true);
+        assert!(tiers.prefers_vectors(Mode::Auto), "another launch was faster");
+    }
+}
