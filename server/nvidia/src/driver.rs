@@ -380,8 +380,8 @@ impl Driver {
     /// The names of a module's kernels, where the driver can tell.
     pub(crate) fn module_functions(&self, module: Module) -> Option<Vec<(String, Function)>> {
         let table = &self.table;
-        let (count_of, enumerate, name_of) =
-            (table.module_get_function_count?, table.module_enumerate_functions?, table.func_get_name?);
+        let (count_of, enumerate) = (table.module_get_function_count?, table.module_enumerate_functions?);
+        let (name_of, load) = (table.func_get_name?, table.func_load?);
         let mut count = 0;
         // SAFETY: the place is valid, and the module the driver's.
         if unsafe { count_of(&mut count, module) } != 0 {
@@ -397,7 +397,8 @@ impl Driver {
             let mut name = std::ptr::null();
             // SAFETY: the place is valid; the text is the driver's own and stays as long as the module.
             unsafe {
-                if name_of(&mut name, function) != 0 || name.is_null() {
+                // Where the driver loads functions when they are first used, which is its default, this one has no attributes before.
+                if load(function) != 0 || name_of(&mut name, function) != 0 || name.is_null() {
                     return None;
                 }
                 named.push((CStr::from_ptr(name).to_string_lossy().into_owned(), function));

@@ -188,6 +188,8 @@ entry_points! {
         ; "kernels' names are read from the image";
     want func_get_name(*mut *const c_char, Function): 12030 c"cuFuncGetName" c"cuFuncGetName"
         ; "kernels' names are read from the image";
+    want func_load(Function): 12040 c"cuFuncLoad" c"cuFuncLoad"
+        ; "kernels' names are read from the image";
     want func_get_param_info(Function, usize, *mut usize, *mut usize):
         12040 c"cuFuncGetParamInfo" c"cuFuncGetParamInfo"
         ; "parameters are read from the image (PTX, or a cubin's `.nv.info` section)";

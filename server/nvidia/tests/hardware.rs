@@ -5,7 +5,7 @@
 
 use rgpu_conformance::hardware::VARIABLE;
 use rgpu_conformance::{CASES, Case, Needs, Subject, TestHost};
-use rgpu_device::{Device, Range};
+use rgpu_device::Range;
 use rgpu_nvidia::{Config, NvidiaDevice};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;

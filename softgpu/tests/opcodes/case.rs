@@ -200,7 +200,7 @@ impl Case {
     pub(crate) fn ptx(&self) -> String {
         let mut text = format!(".version 8.6\n.target {}\n.address_size 64\n{}\n", self.target, self.prelude);
         text.push_str(
-            ".visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64])\n",
+            ".visible .entry test(.param .u64 in, .param .u64 out, .param .u32 threads, .param .align 16 .b8 extra[64])\n",
         );
         if self.cluster != 0 {
             writeln!(text, ".explicitcluster .reqnctapercluster {}", self.cluster).unwrap();
@@ -217,7 +217,7 @@ impl Case {
         }
         writeln!(
             text,
-            "ld.param.u64 pin, [in]; ld.param.u64 pout, [out]; ld.param.u32 limit, [n];\n\
+            "ld.param.u64 pin, [in]; ld.param.u64 pout, [out]; ld.param.u32 limit, [threads];\n\
              cvta.to.global.u64 pin, pin; cvta.to.global.u64 pout, pout;\n\
              mov.u32 tid, %tid.x; mov.u32 block, %ctaid.x; mov.u32 gid, %ntid.x; mad.lo.s32 gid, gid, block, tid;\n\
              setp.ge.u32 beyond, gid, limit; @beyond bra DONE;\n\

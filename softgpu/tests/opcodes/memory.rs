@@ -682,7 +682,7 @@ fn control() -> Vec<Case> {
             .and("pmevent")
             .and("brkpt"),
     );
-    let body = "{ .param .b64 n; .param .b64 p; st.param.b64 [n], 64; call.uni (p), malloc, (n); ld.param.b64 offset, [p]; }
+    let body = "{ .param .b64 size; .param .b64 p; st.param.b64 [size], 64; call.uni (p), malloc, (size); ld.param.b64 offset, [p]; }
         st.u64 [offset], a0; st.u64 [offset+56], a1; ld.u64 d0, [offset]; ld.u64 d1, [offset+56];
         { .param .b64 p; st.param.b64 [p], offset; call.uni free, (p); }";
     all.push(

@@ -462,11 +462,11 @@ impl Program {
         );
         let mut labels = 0;
         for (index, function) in self.functions.iter().enumerate() {
-            let setup = "ld.param.b32 v0, [x]; ld.param.b32 v1, [y]; mov.u32 v2, 0; mov.u32 v3, 1; mov.u32 v4, 2; mov.u32 v5, 3;";
+            let setup = "ld.param.b32 v0, [first]; ld.param.b32 v1, [second]; mov.u32 v2, 0; mov.u32 v3, 1; mov.u32 v4, 2; mov.u32 v5, 3;";
             let body = body(function, setup, self.together, true, &mut labels);
             writeln!(
                 text,
-                ".func (.param .b32 r) f{index}(.param .b32 x, .param .b32 y) {{\n{body}st.param.b32 [r], v0; ret; }}"
+                ".func (.param .b32 r) f{index}(.param .b32 first, .param .b32 second) {{\n{body}st.param.b32 [r], v0; ret; }}"
             )
             .unwrap();
         }

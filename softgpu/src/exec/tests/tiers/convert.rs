@@ -36,6 +36,11 @@ impl Table {
                 } else {
                     (0, (1i128 << to_bits) - 1)
                 };
+                // There is no such instruction where every number fits.
+                let fits = from_bits + u32::from(to_signed && !from_signed) <= to_bits && (to_signed || !from_signed);
+                if fits {
+                    continue;
+                }
                 self.add(format!("cvt.sat.{to}.{from}"), to_class, &[from_class], move |a| {
                     number(a[0], from_bits, from_signed).clamp(low, high) as u64
                 });

@@ -69,8 +69,8 @@ impl Program {
             for &(class, number) in &body.used.registers {
                 let name = format!("{}{number}", class.prefix());
                 match (class, number) {
-                    (Class::V, 0) => setup.push_str("ld.param.b32 v0, [x]; "),
-                    (Class::V, 1) => setup.push_str("ld.param.b32 v1, [y]; "),
+                    (Class::V, 0) => setup.push_str("ld.param.b32 v0, [first]; "),
+                    (Class::V, 1) => setup.push_str("ld.param.b32 v1, [second]; "),
                     (Class::P, _) => write!(setup, "setp.ne.u32 {name}, t0, {}; ", number & 1).unwrap(),
                     (Class::F, _) => {
                         write!(setup, "mov.f32 {name}, 0f{:08X}; ", first(class, number)).unwrap()
@@ -83,7 +83,7 @@ impl Program {
             }
             writeln!(
                 text,
-                ".func (.param .b32 r) called{index}(.param .b32 x, .param .b32 y) {{\n{}{setup}\n{}st.param.b32 [r], v0; ret; }}",
+                ".func (.param .b32 r) called{index}(.param .b32 first, .param .b32 second) {{\n{}{setup}\n{}st.param.b32 [r], v0; ret; }}",
                 body.head, body.text
             )
             .unwrap();

@@ -443,7 +443,8 @@ impl Writer {
             1 => (String::new(), names[0].clone()),
             count => (format!(".v{count}"), format!("{{{}}}", names.join(", "))),
         };
-        let volatile = if *volatile { ".volatile" } else { "" };
+        // Local memory has it by generic addresses only.
+        let volatile = if *volatile && (*generic || *space != Space::Local) { ".volatile" } else { "" };
         self.line(match store {
             true => format!("{guard}st{volatile}{name}{vector}.{ty} {address}, {names};"),
             false => format!("{guard}ld{volatile}{name}{vector}.{ty} {names}, {address};"),
