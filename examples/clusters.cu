@@ -308,7 +308,7 @@ static void check_limits() {
     CHECK(cudaFuncGetAttributes(&attributes, sums));
     REQUIRE(attributes.requiredClusterWidth == 4 && attributes.requiredClusterHeight == 1 && attributes.requiredClusterDepth == 1,
             "the kernel's own cluster has width %d", attributes.requiredClusterWidth);
-    EXPECT_ERROR(cudaFuncSetAttribute(sums, cudaFuncAttributeRequiredClusterWidth, 2), cudaErrorNotPermitted);
+    EXPECT_ERROR(cudaFuncSetAttribute(sums, cudaFuncAttributeRequiredClusterWidth, 2), cudaErrorInvalidValue);
     cudaGetLastError();
     // A program may ask for more than every device has.
     CHECK(cudaFuncSetAttribute(ask, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));

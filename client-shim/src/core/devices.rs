@@ -208,6 +208,12 @@ impl Devices {
         }
     }
 
+    /// A reset could not mend the device: NVIDIA's driver leaves one on which a kernel has failed unusable, until the process ends. The
+    /// reset succeeds all the same, and every later call fails with this.
+    pub(crate) fn give_up(&self, ordinal: Ordinal) {
+        self.of(ordinal).sticky.store(Code::DevicesUnavailable as u32, Ordering::Relaxed);
+    }
+
     /// The number of the sticky error of a device, 0 if it has none.
     pub(crate) fn sticky_code(&self, ordinal: Ordinal) -> u32 {
         self.states.get(ordinal as usize).map_or(0, |device| device.sticky.load(Ordering::Relaxed))

@@ -85,12 +85,12 @@ pub(crate) fn set_last(code: u32) {
 }
 
 /// The thread's last error, 0 if none.
-pub(super) fn last() -> u32 {
+pub(crate) fn last() -> u32 {
     LAST.try_with(Cell::get).unwrap_or(0)
 }
 
 /// As [`last`], and clears it.
-pub(super) fn take_own_last() -> u32 {
+pub(crate) fn take_own_last() -> u32 {
     LAST.try_with(|last| last.replace(0)).unwrap_or(0)
 }
 

@@ -37,7 +37,6 @@ pub(crate) mod graph;
 mod heap;
 mod host;
 mod image;
-pub(crate) mod last_error;
 mod launch;
 mod library;
 pub(crate) mod lifecycle;

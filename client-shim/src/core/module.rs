@@ -427,7 +427,7 @@ impl Modules {
         if is_side && function.declared.cluster.prescribed().is_some() {
             let text =
                 format!("{} prescribes its clusters itself: they cannot be set", function.declared.name);
-            return Err(Error::new(Code::NotPermitted, text));
+            return Err(Error::new(Code::InvalidValue, text));
         }
         if is_side && value > 1 && !self.devices.launch_limits(function.module.ordinal).clusters {
             return Err(not_implemented(

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use crate::abi::{c_functions, errors};
-use crate::core::last_error::{peek_last, take_last};
+use crate::core::error;
 
 c_functions! {
     /// `cudaGetErrorName`
@@ -16,13 +16,13 @@ c_functions! {
         errors::text(error).as_ptr()
     }
 
-    /// `cudaGetLastError`
+    /// `cudaGetLastError`: the thread's own. What an earlier kernel did is told by the calls that find it out, and by nothing here.
     fn get_last_error() -> c_int {
-        take_last() as c_int
+        error::take_own_last() as c_int
     }
 
     /// `cudaPeekAtLastError`
     fn peek_at_last_error() -> c_int {
-        peek_last() as c_int
+        error::last() as c_int
     }
 }

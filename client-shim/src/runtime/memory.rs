@@ -100,7 +100,13 @@ api! {
     fn malloc as "cudaMalloc" (ptr: Out<usize>, size: usize) {
         ptr.check()?;
         let (core, context) = enter()?;
-        ptr.set(core.alloc(&context, size as u64)? as usize)
+        match core.alloc(&context, size as u64) {
+            Ok(addr) => ptr.set(addr as usize),
+            Err(error) => {
+                ptr.set(0)?;
+                Err(error)
+            }
+        }
     }
 
     /// `cudaFree`: with null it is how programs bring the runtime to life.

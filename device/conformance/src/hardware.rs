@@ -12,6 +12,11 @@ pub const VARIABLE: &str = "RGPU_TEST_DRIVER";
 /// Bytes of memory that kernels are given.
 pub const MEMORY: usize = 64 << 20;
 
+/// Bytes of shared memory that a launch may add without being asked.
+const USUAL_SHARED: u32 = 48 << 10;
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`
+const MAX_DYNAMIC_SHARED: c_int = 8;
+
 type Status = c_int;
 
 /// The first GPU of a driver, with [`MEMORY`] bytes of its memory.
@@ -197,6 +202,9 @@ impl Hardware {
         let nothing: *mut *mut c_void = std::ptr::null_mut();
         let (grid, block) = (shape.grid, shape.block);
         self.enter()?;
+        if shape.shared > USUAL_SHARED {
+            call!(self, "cuFuncSetAttribute"(kernel.function => *mut c_void, MAX_DYNAMIC_SHARED => c_int, shape.shared as c_int => c_int))?;
+        }
         call!(self, "cuLaunchKernel"(
             kernel.function => *mut c_void,
             grid[0] => c_uint, grid[1] => c_uint, grid[2] => c_uint,

@@ -42,6 +42,8 @@ pub enum Needs {
     Printing,
     /// A kernel's fault is found out, and says what it was.
     Faults,
+    /// After a kernel's fault a reset makes the device usable again, which NVIDIA's driver does not.
+    Recovery,
     /// Work in the legacy stream and in blocking streams waits for each other.
     LegacyOrder,
     /// Images that are none are told from modules.
@@ -171,6 +173,10 @@ macro_rules! for_each_case {
                 illegal_addresses_stick
                 failed_assertions_stick
             ]
+            [Recovery errors:
+                resets_mend_illegal_addresses
+                resets_mend_failed_assertions
+            ]
             [Nothing errors:
                 errors_of_arguments_do_not_stick
                 resets_leave_nothing
@@ -231,6 +237,7 @@ macro_rules! __tests_of {
     ([Printing $($rest:ident)*] Printing $($all:tt)*) => { $crate::__ignored!(Printing $($all)*); };
     ([Faults $($rest:ident)*] Faults $($all:tt)*) => { $crate::__ignored!(Faults $($all)*); };
     ([LegacyOrder $($rest:ident)*] LegacyOrder $($all:tt)*) => { $crate::__ignored!(LegacyOrder $($all)*); };
+    ([Recovery $($rest:ident)*] Recovery $($all:tt)*) => { $crate::__ignored!(Recovery $($all)*); };
     ([Images $($rest:ident)*] Images $($all:tt)*) => { $crate::__ignored!(Images $($all)*); };
     ([TwoDevices $($rest:ident)*] TwoDevices $($all:tt)*) => { $crate::__ignored!(TwoDevices $($all)*); };
     ([Libraries $($rest:ident)*] Libraries $($all:tt)*) => { $crate::__ignored!(Libraries $($all)*); };

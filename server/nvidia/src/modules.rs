@@ -132,16 +132,20 @@ fn describe_kernel(
     let side = |axis| get(function_attribute::REQUIRED_CLUSTER_WIDTH + axis).unwrap_or(0);
     let cluster = ClusterInfo { required: [side(0), side(1), side(2)], must_be_set: false, most: 0 };
     let must_be_set = get(function_attribute::CLUSTER_SIZE_MUST_BE_SET).unwrap_or(0) != 0;
+    let required_block = read.map_or([0; 3], |k| k.required_block);
+    // The driver's number is not that of the blocks that the kernel prescribes.
+    let prescribed = required_block.iter().product::<u32>();
+    let most = get(function_attribute::MAX_THREADS)?;
     Ok(FunctionInfo {
         params,
-        max_threads: get(function_attribute::MAX_THREADS)?,
+        max_threads: if prescribed == 0 { most } else { most.min(prescribed) },
         registers: get(function_attribute::REGISTERS)?,
         static_shared: get(function_attribute::STATIC_SHARED)?,
         local_bytes: get(function_attribute::LOCAL_BYTES)?,
         const_bytes: get(function_attribute::CONST_BYTES)?,
         ptx_version: get(function_attribute::PTX_VERSION)?,
         binary_version: get(function_attribute::BINARY_VERSION)?,
-        required_block: read.map_or([0; 3], |k| k.required_block),
+        required_block,
         cluster: ClusterInfo { must_be_set: must_be_set && cluster.required == [0; 3], ..cluster },
         // The driver refuses a whole module or nothing.
         refusal: None,

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 const CASE: &str = "RGPU_TEST_CASE";
 /// How long a case may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a machine with one GPU lacks, and cases for which programs that use the libraries are the better test.
-const LACKING: [Needs; 2] = [Needs::TwoDevices, Needs::Libraries];
+/// What a machine with one GPU lacks, what NVIDIA's driver does not do, and cases for which programs that use the libraries are the better
+/// test.
+const LACKING: [Needs; 3] = [Needs::TwoDevices, Needs::Recovery, Needs::Libraries];
 
 fn open(host: Arc<TestHost>) -> Subject {
     let driver = std::env::var_os(VARIABLE).expect("the parent has set it").into();

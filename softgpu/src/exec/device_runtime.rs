@@ -178,7 +178,7 @@ impl Launches {
 
     fn push(&mut self, stream: u64, descendant: Descendant) -> Answer {
         if !self.knows_stream(stream) {
-            return Err(status::INVALID_RESOURCE_HANDLE);
+            return Err(status::INVALID_VALUE);
         }
         if self.ordinary.len() + self.tail.len() >= MOST_PENDING {
             return Err(status::LAUNCH_PENDING_COUNT_EXCEEDED);

@@ -137,8 +137,9 @@ fn shuffle_lane(mode: ShuffleMode, operands: &mut Operands, lane: usize, values:
         }
     };
     let source = if inside { source as usize & 31 } else { lane };
-    // What a lane that takes no part would hand over is undefined; here it is the lane's own.
-    result[lane] = if group >> source & 1 != 0 { values[source] } else { values[lane] };
+    // What a lane that takes no part would hand over is undefined; devices (seen on capability 9.0) give 0, so that sums over half a
+    // warp with the mask of a whole one come out right.
+    result[lane] = if group >> source & 1 != 0 { values[source] } else { 0 };
     *inside_at = u64::from(inside);
 }
 
@@ -188,6 +189,14 @@ mod tests {
             assert_eq!(down8[l], if lane % 8 + 2 < 8 { (lane + 2, 1) } else { (lane, 0) });
             assert_eq!(index8[l], (lane / 8 * 8 + 5, 1));
         }
+    }
+
+    #[test]
+    fn who_takes_no_part_hands_over_nothing() {
+        let mut row = row();
+        row.iter_mut().for_each(|t| (t.op[1], t.op[2]) = (8, 31));
+        execute_on_threads(CutKind::Shuffle(ShuffleMode::Down), &mut row, 0xffff);
+        assert_eq!((row[3].op[0], row[12].op[0]), (111, 0));
     }
 
     #[test]

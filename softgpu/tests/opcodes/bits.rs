@@ -44,6 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
         let offset = a[2] as u32 as i32;
         let nth = offset.unsigned_abs() as usize;
         let found = match offset {
+            i32::MIN => Some(0),
             0 => Some(a[1]).filter(is_set),
             1.. => (a[1]..32).filter(is_set).nth(nth - 1),
             _ => (0..=a[1]).rev().filter(is_set).nth(nth - 1),
@@ -124,9 +125,11 @@ fn counting() -> Vec<Case> {
 fn fields() -> Vec<Case> {
     let mut all = Vec::new();
     for bits in [32u32, 64] {
+        // The low byte counts for 32 bits, and all for 64.
+        let field = move |n: u64| if bits == 64 { n.min(128) } else { n & 0xFF };
         for ty in ['u', 's'] {
             all.push(exact(&format!("bfe.{ty}{bits}"), &[int(bits), SMALL, SMALL], bits, move |a| {
-                let (position, length) = ((a[1] & 0xFF) as u32, (a[2] & 0xFF) as u32);
+                let (position, length) = (field(a[1]) as u32, field(a[2]) as u32);
                 if length == 0 {
                     return 0;
                 }
@@ -144,7 +147,7 @@ fn fields() -> Vec<Case> {
             }));
         }
         all.push(exact(&format!("bfi.b{bits}"), &[int(bits), int(bits), SMALL, SMALL], bits, move |a| {
-            let (position, length) = (a[2] & 0xFF, a[3] & 0xFF);
+            let (position, length) = (field(a[2]), field(a[3]));
             let mut result = a[1];
             for n in 0..length {
                 let at = position + n;

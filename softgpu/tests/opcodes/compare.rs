@@ -44,6 +44,25 @@ fn setp(
 ) -> Vec<Case> {
     let mut all = Vec::new();
     let opcode = format!("setp.{compare}.{ty}");
+    // Halves have no second result.
+    if ty.ends_with("f16") {
+        all.push(Case::simple(&opcode, &[operand; 2], Class::Pred, move |a| {
+            Want::Bits(u64::from(model(a[0], a[1])))
+        }));
+        for (combine, both) in [("and", [false, true]), ("or", [true, true]), ("xor", [true, false])] {
+            let opcode = format!("setp.{compare}.{combine}.{ty}");
+            let ins = [operand, operand, PRED];
+            all.push(Case::simple(&opcode, &ins, Class::Pred, move |a| {
+                let (result, other) = (model(a[0], a[1]), a[2] != 0);
+                Want::Bits(u64::from(match (result, other) {
+                    (false, false) => false,
+                    (true, true) => both[1],
+                    _ => both[0],
+                }))
+            }));
+        }
+        return all;
+    }
     let body = format!("{opcode} d0, a0, a1; {opcode} d1|d2, a0, a1;");
     all.push(Case::new(&opcode, &body, &[operand; 2], &[Class::Pred; 3], move |a| {
         let result = u64::from(model(a[0], a[1]));

@@ -100,7 +100,7 @@ pub(crate) fn cases() -> Vec<Case> {
                     "infinite" => value == f.infinity(),
                     "number" => !f.is_nan(value),
                     "notanumber" => f.is_nan(value),
-                    "normal" => value < f.infinity() && value >> f.fraction() != 0,
+                    "normal" => value < f.infinity() && (value >> f.fraction() != 0 || value == 0),
                     _ => value >> f.fraction() == 0 && value != 0,
                 };
                 Want::Bits(u64::from(is))

@@ -105,10 +105,16 @@ impl Format {
         }
     }
 
-    /// The same for an operation that may saturate: the sign of a zero is not specified then.
+    /// The same for an operation that may saturate, where the sign of a zero is not specified; or that replaces numbers which are too
+    /// small by zero: devices do so with what rounds up to the least that is not, too.
     pub(crate) fn want_of(self, opcode: &str, bits: u64) -> Want {
         if opcode.contains(".sat") && self.is_zero(bits) {
             return Want::OneOf(vec![Want::Bits(0), Want::Bits(self.sign())]);
+        }
+        let least = 1 << self.fraction();
+        if opcode.contains(".ftz") && bits & !self.sign() == least {
+            let zero = if opcode.contains(".sat") { 0 } else { bits & self.sign() };
+            return Want::OneOf(vec![Want::Bits(bits), Want::Bits(zero)]);
         }
         self.want(bits)
     }

@@ -74,7 +74,13 @@ impl Core {
         self.virtual_memory.forget(ordinal);
         self.memory.forget(ordinal);
         self.devices.forget(ordinal, result.is_ok());
-        self.devices.note(ordinal, result)
+        match result {
+            Err(error) if error.code.is_sticky() && error.code != Code::SystemNotReady => {
+                self.devices.give_up(ordinal);
+                Ok(())
+            }
+            result => self.devices.note(ordinal, result),
+        }
     }
 
     /// Destroys what a context owns, and the context.

@@ -7,8 +7,6 @@ use crate::core::error::{Error, Result};
 use crate::core::process::Core;
 
 forward! { devices:
-    /// The number of the sticky error of a device, 0 if it has none.
-    fn sticky_code(&self, ordinal: Ordinal) -> u32;
     /// A limit's value (`cudaDeviceGetLimit`), in bytes.
     fn get_limit(&self, ordinal: Ordinal, limit: Limit) -> Result<u64>;
     /// Sets a limit (`cudaDeviceSetLimit`), in bytes.

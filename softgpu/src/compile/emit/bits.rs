@@ -9,10 +9,11 @@ use crate::compile::opcode::Combine;
 use rgpu_image::ptx::ast::{Operand, Type};
 
 impl<'a> Emitter<'a, '_> {
-    /// The low byte of an operand, as a 32-bit number.
-    fn low_byte(&mut self, operand: &Operand) -> Result<Value> {
+    /// Where a field begins, or its length. Devices look at the low byte for fields of 32 bits, and at the whole number for those of 64
+    /// (seen on capability 9.0; PTX defines neither beyond 255).
+    fn field_number(&mut self, operand: &Operand, ty: Type) -> Result<Value> {
         let value = self.src(operand, Type::U32)?;
-        Ok(self.b.ins().band_imm_u(value, 0xff))
+        Ok(if ty.bits() == 64 { value } else { self.b.ins().band_imm_u(value, 0xff) })
     }
 
     /// A mask of so many ones, in 64 bits; from 64 on all are.
@@ -26,8 +27,8 @@ impl<'a> Emitter<'a, '_> {
     pub(crate) fn bfe(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let signed = ty.is_signed();
         let a = self.src(self.operand(o, 1)?, ty)?;
-        let position = self.low_byte(self.operand(o, 2)?)?;
-        let length = self.low_byte(self.operand(o, 3)?)?;
+        let position = self.field_number(self.operand(o, 2)?, ty)?;
+        let length = self.field_number(self.operand(o, 3)?, ty)?;
         let a = self.resize(a, types::I64, signed);
         let value = if signed {
             let top = self.iconst(types::I32, 63);
@@ -55,8 +56,8 @@ impl<'a> Emitter<'a, '_> {
     pub(crate) fn bfi(&mut self, ty: Type, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
-        let position = self.low_byte(self.operand(o, 3)?)?;
-        let length = self.low_byte(self.operand(o, 4)?)?;
+        let position = self.field_number(self.operand(o, 3)?, ty)?;
+        let length = self.field_number(self.operand(o, 4)?, ty)?;
         let (a, b) = (self.resize(a, types::I64, false), self.resize(b, types::I64, false));
         let mask = self.ones(length);
         let mask = self.shift_left(mask, position);

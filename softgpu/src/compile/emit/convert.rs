@@ -162,7 +162,8 @@ impl<'a> Emitter<'a, '_> {
         let rounding = c.rounding.unwrap_or(Rounding::Nearest);
         // To single precision, or through it.
         let a = if is_half(c.src) { self.half_to_single(c.src, a) } else { a };
-        let a = if c.ftz && self.type_of(a) == types::F32 && c.src == Type::F32 { self.flush(a) } else { a };
+        // What becomes a half is not flushed: with directed rounding it may become the least of all.
+        let a = if c.ftz && c.src == Type::F32 && !is_half(c.dst) { self.flush(a) } else { a };
         let value = match (c.dst, self.type_of(a) == types::F64) {
             (Type::F64, true) => a,
             (Type::F64, false) => self.b.ins().fpromote(types::F64, a),

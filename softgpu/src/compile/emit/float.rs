@@ -403,9 +403,12 @@ impl<'a> Emitter<'a, '_> {
             TestKind::Infinite => self.b.ins().icmp_imm_u(IntCC::Equal, bits, infinity),
             TestKind::Number => self.b.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, bits, infinity),
             TestKind::NotANumber => self.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThan, bits, infinity),
+            // Zero counts as normal.
             TestKind::Normal => {
                 let above = self.add_const(bits, -least);
-                self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, above, infinity - least)
+                let normal = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, above, infinity - least);
+                let zero = self.b.ins().icmp_imm_u(IntCC::Equal, bits, 0);
+                self.b.ins().bor(normal, zero)
             }
             TestKind::Subnormal => {
                 let above = self.add_const(bits, -1);
@@ -451,13 +454,19 @@ impl<'a> Emitter<'a, '_> {
                 self.directed(Directed::Sqrt, mode.rounding, &[a])?
             }
             FloatUnary::Rcp if double && approx => {
+                let a = self.without_lower_word(a);
                 let a = self.flush_double(a);
                 let quotient = self.b.ins().fdiv(one, a);
                 let value = self.upper_word(quotient);
                 return Ok(self.flush_double(value));
             }
             FloatUnary::Rsqrt if double => {
-                let a = if mode.ftz { self.flush_double(a) } else { a };
+                let a = if mode.ftz {
+                    let a = self.without_lower_word(a);
+                    self.flush_double(a)
+                } else {
+                    a
+                };
                 let root = self.b.ins().sqrt(a);
                 let quotient = self.b.ins().fdiv(one, root);
                 return Ok(if mode.ftz { self.upper_word(quotient) } else { self.canonical(quotient) });
@@ -496,6 +505,10 @@ impl<'a> Emitter<'a, '_> {
     /// The number with the lower half of its bits cleared; any NaN as the devices' own.
     fn upper_word(&mut self, value: Value) -> Value {
         let value = self.canonical(value);
+        self.without_lower_word(value)
+    }
+
+    fn without_lower_word(&mut self, value: Value) -> Value {
         let bits = self.as_int(value);
         let bits = self.b.ins().band_imm_u(bits, 0xffff_ffff_0000_0000u64 as i64);
         self.recast(bits, types::F64)

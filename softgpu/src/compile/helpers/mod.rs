@@ -34,6 +34,10 @@ pub(super) extern "C" fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     if base > 31 {
         return NONE;
     }
+    // It has no absolute value, which devices compute with.
+    if offset == i32::MIN {
+        return 0;
+    }
     if offset == 0 {
         return if mask >> base & 1 == 1 { base } else { NONE };
     }

@@ -383,9 +383,9 @@ impl Machine<'_> {
                         _ => (first | by & (width - 1), true),
                     };
                     let source = if is_inside { thread / 32 * 32 + source as usize } else { thread };
-                    // A lane that is not there hands nothing over: here the own value stays.
+                    // A lane that is not there hands zero over.
                     let is_here = source < count && active[source];
-                    let value = values[if is_here { source } else { thread }];
+                    let value = if is_here { values[source] } else { 0 };
                     threads[thread].v(*to, value);
                     if let Some(p) = inside {
                         threads[thread].set(Class::P, *p, u64::from(is_inside));

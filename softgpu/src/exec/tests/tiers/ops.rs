@@ -295,9 +295,11 @@ impl Table {
                 let value = if value < 0 { !value } else { value };
                 u64::from(63u32.wrapping_sub(value.leading_zeros()))
             });
+            // The low byte counts for 32 bits, and all for 64.
+            let field = move |n: u64| if bits == 64 { (n as u32).min(128) } else { n as u32 & 255 };
             for (sign, is_signed) in [("u", false), ("s", true)] {
                 self.add(format!("bfe.{sign}{bits}"), class, &[class, V, V], move |a| {
-                    let (from, count) = ((a[1] & 255) as u32, (a[2] & 255) as u32);
+                    let (from, count) = (field(a[1]), field(a[2]));
                     let fill =
                         if is_signed && count != 0 { a[0] >> (from + count - 1).min(top) & 1 } else { 0 };
                     (0..bits).fold(0, |all, n| {
@@ -307,7 +309,7 @@ impl Table {
                 });
             }
             self.add(format!("bfi.b{bits}"), class, &[class, class, V, V], move |a| {
-                let (to, count) = ((a[2] & 255) as u32, (a[3] & 255) as u32);
+                let (to, count) = (field(a[2]), field(a[3]));
                 (0..count.min(bits))
                     .filter(|n| to + n <= top)
                     .fold(a[1], |all, n| all & !(1 << (to + n)) | (a[0] >> n & 1) << (to + n))

@@ -347,7 +347,9 @@ impl Generator {
         let op = self.random.below(ops::all().len());
         let row = &ops::all()[op];
         let args = row.args.iter().map(|&class| self.value(class)).collect();
-        let guard = self.guard().filter(|_| row.is_single());
+        // ptxas of CUDA 13.0 executes guarded ones of these all the same, as an H100 has shown.
+        let unguarded = row.text.starts_with("testp") || row.text.starts_with("set.");
+        let guard = self.guard().filter(|_| row.is_single() && !unguarded);
         Statement::Compute { op, to: self.register(row.result), args, guard }
     }
 
