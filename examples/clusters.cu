@@ -316,7 +316,10 @@ static void check_limits() {
     if (size >= 16) check_queries(dim3(4, 4, 2), dim3(4, 4, 1));
     // What is set of a kernel holds for launches that say nothing.
     CHECK(cudaFuncSetAttribute(relay, cudaFuncAttributeRequiredClusterWidth, 2));
+    CHECK(cudaFuncSetAttribute(relay, cudaFuncAttributeRequiredClusterHeight, 1));
+    CHECK(cudaFuncSetAttribute(relay, cudaFuncAttributeRequiredClusterDepth, 1));
     relay<<<2, 32>>>(n, 1);
+    CHECK(cudaGetLastError());
     CHECK(cudaDeviceSynchronize());
     REQUIRE(numbers.download()[0] == (1 * 3 + 0) * 3 + 1, "the number is %u", numbers.download()[0]);
 }

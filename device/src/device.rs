@@ -1,6 +1,7 @@
 //! The trait.
 
 use crate::telemetry::{Group, Telemetry};
+use crate::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use crate::{
     AddressPlan, Code, CopySink, DeviceInfo, Done, Error, Handle, HostData, HostSource, HostTarget, Launch,
     LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken, ModuleInfo, Ordinal,
@@ -94,6 +95,16 @@ pub trait Device: Send + Sync {
 
     /// Free and total memory.
     fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo>;
+
+    /// The tensor map that the device's kernels take for what one of rgpu's says ([`tensor_map`](crate::tensor_map)).
+    /// [`Code::InvalidValue`] where these bytes are no map, or the device makes none of it.
+    fn tensor_map(&self, ordinal: Ordinal, map: &[u8; TENSOR_MAP_BYTES]) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        let _ = ordinal;
+        match TensorMap::from_bytes(map) {
+            Some(_) => Ok(*map),
+            None => Err(Error::new(Code::InvalidValue, "these bytes are no tensor map")),
+        }
+    }
 
     /// Lets other processes that this device's side trusts as much as this one (those of the same user, or of a server's same tenant)
     /// open whole pages of one allocation of device memory, until that is withdrawn or this process has gone.

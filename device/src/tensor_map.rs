@@ -11,6 +11,16 @@ pub const TENSOR_MAP_MAGIC: u64 = u64::from_le_bytes(*b"rgputma\x01");
 /// Bytes of a map.
 pub const TENSOR_MAP_BYTES: usize = 128;
 
+/// A map's bytes as little-endian words, as which it travels.
+pub fn words_of(map: &[u8; TENSOR_MAP_BYTES]) -> [u64; TENSOR_MAP_BYTES / 8] {
+    std::array::from_fn(|word| u64::from_le_bytes(std::array::from_fn(|i| map[word * 8 + i])))
+}
+
+/// The opposite of [`words_of`].
+pub fn bytes_of(words: &[u64; TENSOR_MAP_BYTES / 8]) -> [u8; TENSOR_MAP_BYTES] {
+    std::array::from_fn(|at| words[at / 8].to_le_bytes()[at % 8])
+}
+
 /// Bytes at whose multiples a map has to begin.
 pub const TENSOR_MAP_ALIGN: u64 = 64;
 

@@ -145,6 +145,8 @@ macro_rules! for_each_call {
             55 memory_settled MemorySettled asked plain since 9 (base: u64, end: bool) -> ();
             /// [`Launch`] in clusters of so many blocks in x, y, z.
             56 launch_cluster LaunchCluster posted bulk since 9 (stream: u64, module: u64, function: u32, grid: [u32; 3], block: [u32; 3], shared_bytes: u32, cooperative: bool, cluster: [u32; 3]) -> ();
+            /// Makes a tensor map of the device's own from one of rgpu's, each 128 bytes.
+            57 tensor_map TensorMap asked plain since 9 (ordinal: u32, map: [u64; 16]) -> MadeMap;
         }
     };
 }
@@ -191,6 +193,11 @@ records! {
         kind: u32,
         /// The ordinal or the handle.
         id: u64,
+    }
+    /// A tensor map as kernels of the device take it.
+    MadeMap {
+        /// Its bytes, as little-endian words.
+        map: [u64; 16],
     }
     /// Free and total memory.
     MemoryInfo {

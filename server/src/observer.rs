@@ -5,6 +5,7 @@ use crate::app::{nvidia_config, software_config};
 use crate::device_spec::{DeviceKind, DeviceSpec};
 use crate::{convert, inventory};
 use rgpu_device::telemetry::{Group, Telemetry};
+use rgpu_device::tensor_map::TENSOR_MAP_BYTES;
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, Launch, Limit,
     MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result, Target,
@@ -67,6 +68,10 @@ impl Device for Observed {
     }
 
     fn mem_info(&self, _: Ordinal) -> Result<MemoryInfo> {
+        refuse()
+    }
+
+    fn tensor_map(&self, _: Ordinal, _: &[u8; TENSOR_MAP_BYTES]) -> Result<[u8; TENSOR_MAP_BYTES]> {
         refuse()
     }
 

@@ -62,7 +62,10 @@ static void transforms() {
             std::complex<double> got = spectra[b * LENGTH + k];
             REQUIRE(std::abs(got / (double)(LENGTH * LENGTH) - sum) < 1e-3, "frequency %d of %d is wrong", k, b);
         }
-    // What the algorithm's authors publish for a key and a counter of zeros.
+    // What the algorithm's authors publish for a key and a counter of zeros. (What the graph gives depends on where its launches go on.)
+    CALL(curandSetGeneratorOffset, (Object, unsigned long long), generator, 0);
+    CALL(curandGenerate, (Object, unsigned*, size_t), generator, words, 16);
+    CHECK(cudaStreamSynchronize(stream));
     unsigned first[4], wanted[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     CHECK(cudaMemcpy(first, words, sizeof first, cudaMemcpyDeviceToHost));
     REQUIRE(!memcmp(first, wanted, sizeof first), "the first words of Philox are %x %x", first[0], first[1]);
@@ -76,7 +79,7 @@ static void transforms() {
     CHECK(cudaFree(words));
 }
 
-// Normal numbers of the device and of the host are the same, and have the mean and deviation that were asked for.
+// Normal numbers of the device and of the host are the same but for how they are rounded, and have the mean and deviation that were asked for.
 static void normals() {
     enum { COUNT = 100000 };
     Object device, host;
@@ -90,7 +93,7 @@ static void normals() {
     CHECK(cudaMemcpy(there.data(), at, COUNT * sizeof(double), cudaMemcpyDeviceToHost));
     double sum = 0, squares = 0;
     for (int i = 0; i < COUNT; i++) {
-        REQUIRE(here[i] == there[i], "number %d is %g here and %g there", i, here[i], there[i]);
+        REQUIRE(fabs(here[i] - there[i]) < 1e-9, "number %d is %g here and %g there", i, here[i], there[i]);
         sum += here[i];
         squares += (here[i] - 5) * (here[i] - 5);
     }

@@ -140,6 +140,11 @@ pub(crate) struct GraphEdgeData {
     pub(crate) reserved: [u8; 5],
 }
 
+impl GraphEdgeData {
+    /// `cudaGraphDependencyTypeProgrammatic`.
+    pub(crate) const PROGRAMMATIC: u8 = 1;
+}
+
 /// `cudaGraphInstantiateParams`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

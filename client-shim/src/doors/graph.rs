@@ -167,7 +167,7 @@ pub(crate) fn list_edges(
     list(&graph::edges(graph)?, count, store, !from.is_null())
 }
 
-/// Pairs of nodes; edge data other than the default is refused.
+/// Pairs of nodes. Programmatic edges, by which a node may begin before its predecessor has ended, are edges like others here.
 pub(crate) fn pairs(
     from: In<NodeRef>,
     to: In<NodeRef>,
@@ -180,12 +180,13 @@ pub(crate) fn pairs(
     Ok(from.into_iter().zip(to).collect())
 }
 
-/// Refuses edges that start something before its predecessor has ended.
+/// Refuses edges of unknown kinds. One that is programmatic (`cudaGraphDependencyTypeProgrammatic`) allows a node to begin early, and asks
+/// for nothing.
 pub(crate) fn check_edges(data: In<GraphEdgeData>, count: usize) -> Result<()> {
     // SAFETY: the program says that so many are there, unless it gives none.
     let data = if data.is_null() { vec![] } else { unsafe { data.list(count) }? };
-    if data.iter().any(|edge| *edge != GraphEdgeData::default()) {
-        return Err(not_implemented("a graph's programmatic edge"));
+    if data.iter().any(|edge| edge.kind > GraphEdgeData::PROGRAMMATIC || edge.reserved != [0; 5]) {
+        return Err(invalid("an edge of a graph has no known kind"));
     }
     Ok(())
 }

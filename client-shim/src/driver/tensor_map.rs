@@ -114,9 +114,7 @@ door! {
             element, rank, address, sizes, strides, steps, interleave, swizzle, promotion, fill,
         };
         let shape = Shape::Tiled { size: array(tile, self::rank(rank)?, 0)? };
-        let made = given.map(shape)?;
-        core.check_tensor_maps()?;
-        map.set(made.to_bytes())
+        map.set(core.tensor_map(&given.map(shape)?)?)
     }
     fn cuTensorMapEncodeIm2col(
         map: Out<Map>, element: u32, rank: u32, address: *mut c_void, sizes: In<u64>, strides: In<u64>,
@@ -130,17 +128,15 @@ door! {
         let axes = self::rank(rank)?.saturating_sub(2);
         let shape =
             Shape::Im2col { lower: array(lower, axes, 0)?, upper: array(upper, axes, 0)?, channels, pixels };
-        let made = given.map(shape)?;
-        core.check_tensor_maps()?;
-        map.set(made.to_bytes())
+        map.set(core.tensor_map(&given.map(shape)?)?)
     }
     fn cuTensorMapReplaceAddress(map: Out<Map>, address: *mut c_void) |core| {
         aligned(map)?;
+        core.reads_tensor_maps()?;
         let found = TensorMap::from_bytes(&map.get()?);
         let found = found.ok_or_else(|| invalid("these bytes are no tensor map that rgpu has made"))?;
         let changed = TensorMap { address: address as u64, ..found };
         changed.check().map_err(invalid)?;
-        core.check_tensor_maps()?;
-        map.set(changed.to_bytes())
+        map.set(core.tensor_map(&changed)?)
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing of rgpu is between the test and the driver. Tests ask for it by the variable [`VARIABLE`], which names the
 //! driver's library.
 
-use libloading::{Library, Symbol};
+use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
 /// The variable that names the driver's library, such as `libcuda.so.1`.
@@ -49,15 +49,16 @@ pub struct Shape {
 macro_rules! call {
     ($self:ident, $name:literal($($argument:expr => $kind:ty),*)) => {{
         // SAFETY: it is the type of the driver's function of that name.
-        let function: Result<Symbol<'_, unsafe extern "C" fn($($kind),*) -> Status>, _> =
-            unsafe { $self.driver.get(concat!($name, "\0").as_bytes()) };
+        let function = unsafe {
+            $self.driver.get::<unsafe extern "C" fn($($kind),*) -> Status>(concat!($name, "\0").as_bytes())
+        };
         match function {
             Err(error) => Err(format!("the driver has no {}: {error}", $name)),
-            // SAFETY: pointers are to variables of the caller that outlive the call; the rest are numbers and the driver's handles.
-            Ok(function) => match unsafe { function($($argument),*) } {
-                0 => Ok(()),
-                status => Err(format!("{} failed with error {status}", $name)),
-            },
+            Ok(function) => {
+                // SAFETY: pointers are to variables of the caller that outlive the call; the rest are numbers and the driver's handles.
+                let status = unsafe { function($($argument),*) };
+                if status == 0 { Ok(()) } else { Err(format!("{} failed with error {status}", $name)) }
+            }
         }
     }};
 }

@@ -8,6 +8,7 @@ use super::modules::{self, Kernel};
 use super::{NvidiaDevice, addresses, meter};
 use parking_lot::Mutex;
 use rgpu_device::telemetry::{Group, Telemetry};
+use rgpu_device::tensor_map::{TENSOR_MAP_BYTES, TensorMap};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, FIRST_STREAM, Handle, HostData,
     Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, ModuleInfo, Ordinal, Range, Region, Result,
@@ -199,6 +200,15 @@ impl Device for NvidiaDevice {
         let mut state = core.state.lock();
         let (room, total) = table(&mut state)?.room(ordinal);
         Ok(MemoryInfo { free: free.min(room), total })
+    }
+
+    fn tensor_map(&self, ordinal: Ordinal, map: &[u8; TENSOR_MAP_BYTES]) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        let core = &self.core;
+        core.check(ordinal)?;
+        core.enter(ordinal)?;
+        let wanted = TensorMap::from_bytes(map)
+            .ok_or_else(|| Error::new(Code::InvalidValue, "these bytes are no tensor map"))?;
+        core.driver.tensor_map(&wanted)
     }
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {

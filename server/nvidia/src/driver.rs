@@ -2,8 +2,10 @@
 
 use super::sys::{
     self, Address, Context, DeviceId, Event, Function, LaunchAttribute, LaunchConfig, Module, Status, Stream,
+    TensorMapBytes,
 };
 use super::table::Table;
+use rgpu_device::tensor_map::{Shape, TENSOR_MAP_BYTES, TensorMap};
 use rgpu_device::{Code, Error, MemOp, MemOpKind, Result};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -472,6 +474,70 @@ impl Driver {
         let none = std::ptr::null();
         let extra = if size == 0 { none } else { extra.as_ptr() };
         call!(self, launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, none, extra))
+    }
+
+    /// The driver's tensor map for what one of rgpu's says.
+    pub(crate) fn tensor_map(&self, wanted: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        let missing = || {
+            Error::new(
+                Code::NotSupported,
+                "The driver has no cuTensorMapEncode*, which are in CUDA since 12.0",
+            )
+        };
+        let mut made = TensorMapBytes([0; TENSOR_MAP_BYTES]);
+        let (element, rank, no_interleave) = (wanted.element as c_uint, wanted.rank as c_uint, 0);
+        let (sizes, strides, steps) = (wanted.sizes.as_ptr(), wanted.strides.as_ptr(), wanted.steps.as_ptr());
+        let (swizzle, promotion) = (wanted.swizzle as c_uint, c_uint::from(wanted.promotion));
+        let fill = c_uint::from(wanted.nan);
+        let (name, status) = match wanted.shape {
+            Shape::Tiled { size } => {
+                let encode = self.table.tensor_map_tiled.ok_or_else(missing)?;
+                // SAFETY: the arrays have room for the largest number of dimensions, and the map is aligned.
+                let status = unsafe {
+                    encode(
+                        &mut made,
+                        element,
+                        rank,
+                        wanted.address,
+                        sizes,
+                        strides,
+                        size.as_ptr(),
+                        steps,
+                        no_interleave,
+                        swizzle,
+                        promotion,
+                        fill,
+                    )
+                };
+                ("cuTensorMapEncodeTiled", status)
+            }
+            Shape::Im2col { lower, upper, channels, pixels } => {
+                let encode = self.table.tensor_map_im2col.ok_or_else(missing)?;
+                // SAFETY: as above.
+                let status = unsafe {
+                    encode(
+                        &mut made,
+                        element,
+                        rank,
+                        wanted.address,
+                        sizes,
+                        strides,
+                        lower.as_ptr(),
+                        upper.as_ptr(),
+                        channels,
+                        pixels,
+                        steps,
+                        no_interleave,
+                        swizzle,
+                        promotion,
+                        fill,
+                    )
+                };
+                ("cuTensorMapEncodeIm2col", status)
+            }
+        };
+        self.check(status, name)?;
+        Ok(made.0)
     }
 
     /// Launches a kernel in clusters of so many blocks in x, y, z, with its parameter block.

@@ -39,7 +39,6 @@ const NOT_FORWARDED: &[u32] = &[
     attribute::DMA_BUF_SUPPORTED,
     attribute::IPC_EVENT_SUPPORTED,
     attribute::MEM_SYNC_DOMAIN_COUNT,
-    attribute::TENSOR_MAP_ACCESS_SUPPORTED,
     attribute::HANDLE_TYPE_FABRIC_SUPPORTED,
     attribute::UNIFIED_FUNCTION_POINTERS,
     attribute::NUMA_CONFIG,

@@ -210,6 +210,10 @@ pub(crate) struct LaunchConfig {
     pub(crate) count: c_uint,
 }
 
+/// `CUtensorMap`, where the driver writes it.
+#[repr(C, align(64))]
+pub(crate) struct TensorMapBytes(pub(crate) [u8; 128]);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -205,6 +205,16 @@ entry_points! {
     want launch_kernel_ex(*const LaunchConfig, Function, *const *mut c_void, *const *mut c_void):
         11080 c"cuLaunchKernelEx" c"cuLaunchKernelEx"
         ; "there are no launches in clusters of blocks";
+    want tensor_map_tiled(
+        *mut TensorMapBytes, c_uint, c_uint, Address, *const u64, *const u64, *const c_uint, *const c_uint, c_uint, c_uint, c_uint,
+        c_uint
+    ): 12000 c"cuTensorMapEncodeTiled" c"cuTensorMapEncodeTiled"
+        ; "there are no tensor maps";
+    want tensor_map_im2col(
+        *mut TensorMapBytes, c_uint, c_uint, Address, *const u64, *const u64, *const c_int, *const c_int, c_uint, c_uint,
+        *const c_uint, c_uint, c_uint, c_uint, c_uint
+    ): 12000 c"cuTensorMapEncodeIm2col" c"cuTensorMapEncodeIm2col"
+        ; "there are no tensor maps for convolutions";
     need occupancy(*mut c_int, Function, c_int, usize):
         6050 c"cuOccupancyMaxActiveBlocksPerMultiprocessor" c"cuOccupancyMaxActiveBlocksPerMultiprocessor";
     need launch_host_func(Stream, HostFn, *mut c_void): 10000 c"cuLaunchHostFunc" c"cuLaunchHostFunc";

@@ -14,6 +14,7 @@ use super::pressure::{Intake, Pressure};
 use crate::convert;
 use crate::store::{Hash, Store};
 use rgpu_device::telemetry::Group;
+use rgpu_device::tensor_map;
 use rgpu_device::{Code, Device, Error, FIRST_STREAM, Handle, Limit, MemoryKind, Ordinal, Result, Target};
 use rgpu_protocol::calls::{self as wire, *};
 use rgpu_protocol::frame::{Header, Notice};
@@ -317,6 +318,12 @@ impl Dispatcher {
         let info = self.device.mem_info(call.ordinal);
         let total = |total: u64| self.account.total(call.ordinal).map_or(total, |most| total.min(most));
         info.map(|i| wire::MemoryInfo { free: i.free.min(free), total: total(i.total) }).into()
+    }
+
+    fn tensor_map(&mut self, call: TensorMap, _: Payload<'_>) -> Reply<wire::MadeMap> {
+        self.ordinal = call.ordinal;
+        let made = self.device.tensor_map(call.ordinal, &tensor_map::bytes_of(&call.map));
+        made.map(|map| wire::MadeMap { map: tensor_map::words_of(&map) }).into()
     }
 
     fn memset(&mut self, call: MemSet, _: Payload<'_>) -> Result<()> {

@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use rgpu_conformance::hardware::{Hardware, Shape};
 use rgpu_device::{
     Device, Error, HostData, HostTarget, Launch, MemoryKind, Ordinal, Range, Region, Result, Target,
 };
-use rgpu_conformance::hardware::{Hardware, Shape};
 use rgpu_softgpu::{Config, SoftGpu};
 
 /// Keeps what kernels print.

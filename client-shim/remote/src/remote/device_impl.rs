@@ -8,6 +8,7 @@ use super::incoming::{CHECKED_FROM, Pending, Waiter};
 use super::outgoing::{INLINE_BYTES, Payload, cut_image, encode_short};
 use super::quiet;
 use rgpu_device::telemetry::{Group, Telemetry};
+use rgpu_device::tensor_map::{self, TENSOR_MAP_BYTES};
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
     HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, MemoryToken,
@@ -270,6 +271,15 @@ impl Device for Remote {
         self.link.errors.check(ordinal)?;
         let info = self.link.mem_info(ordinal)?;
         Ok(MemoryInfo { free: info.free, total: info.total })
+    }
+
+    fn tensor_map(&self, ordinal: Ordinal, map: &[u8; TENSOR_MAP_BYTES]) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        self.link.errors.check(ordinal)?;
+        if self.minor < wire::TensorMap::SINCE {
+            return Err(Error::new(Code::NotSupported, "the server is older than tensor maps: update it"));
+        }
+        let made = self.link.tensor_map(ordinal, tensor_map::words_of(map))?;
+        Ok(tensor_map::bytes_of(&made.map))
     }
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {

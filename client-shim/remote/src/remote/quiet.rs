@@ -10,7 +10,9 @@
 use super::direct;
 use super::incoming::Pending;
 use rgpu_device::Target;
-use rgpu_protocol::calls::{Call, Counters, CreditAsk, EventElapsed, MemInfo, Query, Synchronize, Telemetry};
+use rgpu_protocol::calls::{
+    Call, Counters, CreditAsk, EventElapsed, MemInfo, Query, Synchronize, Telemetry, TensorMap,
+};
 
 /// So many targets are remembered at a time.
 const TARGETS: usize = 8;
@@ -50,7 +52,7 @@ impl Quiet {
 
 /// Whether a call whose outcome goes there leaves quiet streams quiet. A copy that somebody else waits for is work.
 pub(super) fn adds_no_work(call: u16, pending: &Pending) -> bool {
-    const NONE: [u16; 7] = [
+    const NONE: [u16; 8] = [
         MemInfo::NUMBER,
         EventElapsed::NUMBER,
         Synchronize::NUMBER,
@@ -58,6 +60,7 @@ pub(super) fn adds_no_work(call: u16, pending: &Pending) -> bool {
         Counters::NUMBER,
         CreditAsk::NUMBER,
         Telemetry::NUMBER,
+        TensorMap::NUMBER,
     ];
     match pending {
         Pending::CopyFor(..) => true,

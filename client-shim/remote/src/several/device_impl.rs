@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use rgpu_device::telemetry::{Group, Telemetry};
+use rgpu_device::tensor_map::TENSOR_MAP_BYTES;
 use rgpu_device::{
     AddressPlan, Code, CopySink, Counters, Device, DeviceInfo, Done, Error, Handle, HostData, HostSource,
     HostTarget, Launch, LibraryCall, Limit, MemOp, MemoryInfo, MemoryKind, MemoryNote, ModuleInfo, Ordinal,
@@ -96,6 +97,11 @@ impl Device for Several {
     fn mem_info(&self, ordinal: Ordinal) -> Result<MemoryInfo> {
         let (remote, local) = self.at(ordinal)?;
         remote.mem_info(local)
+    }
+
+    fn tensor_map(&self, ordinal: Ordinal, map: &[u8; TENSOR_MAP_BYTES]) -> Result<[u8; TENSOR_MAP_BYTES]> {
+        let (remote, local) = self.at(ordinal)?;
+        remote.tensor_map(local, map)
     }
 
     fn memset(&self, stream: Handle, region: Region, value: u32, element: u32) -> Result<()> {

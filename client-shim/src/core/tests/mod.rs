@@ -560,13 +560,13 @@ fn an_illegal_address_sticks_until_reset() {
     unsafe { core.launch(&function, &stream, &config(1, 1), Params::Pointers(args.as_ptr())) }.unwrap();
     assert_eq!(code(core.device_synchronize(0)), Code::IllegalAddress);
     assert_eq!(core.runtime_context().err().map(|e| e.code), Some(Code::IllegalAddress));
-    assert_eq!(core.sticky_code(0), Code::IllegalAddress as u32);
+    assert_eq!(core.devices.sticky_code(0), Code::IllegalAddress as u32);
     let told = Arc::new(AtomicU32::new(0));
     let seen = told.clone();
     let enqueued = core.host_function(&stream, true, Box::new(move |_| seen.store(1, Ordering::SeqCst)));
     assert!(enqueued.is_err());
     core.device_reset(0).unwrap();
-    assert_eq!(core.sticky_code(0), 0);
+    assert_eq!(core.devices.sticky_code(0), 0);
     let context = core.runtime_context().unwrap();
     assert!(core.alloc(&context, 100).is_ok());
     assert_eq!(told.load(Ordering::SeqCst), 0);

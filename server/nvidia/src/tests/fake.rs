@@ -2,7 +2,9 @@
 //! tests say when a stream goes on, and what fails.
 
 use super::kernels::Known;
-use crate::sys::{Context, DeviceId, Event, Function, HostFn, LaunchConfig, Memcpy2d, Module, Status, Stream};
+use crate::sys::{
+    Context, DeviceId, Event, Function, HostFn, LaunchConfig, Memcpy2d, Module, Status, Stream,
+};
 use crate::table::{Resolver, Source};
 use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::MemOp;

@@ -37,7 +37,8 @@ impl Table {
                     (0, (1i128 << to_bits) - 1)
                 };
                 // There is no such instruction where every number fits.
-                let fits = from_bits + u32::from(to_signed && !from_signed) <= to_bits && (to_signed || !from_signed);
+                let fits = from_bits + u32::from(to_signed && !from_signed) <= to_bits
+                    && (to_signed || !from_signed);
                 if fits {
                     continue;
                 }

@@ -24,9 +24,9 @@ use crate::abi;
 use crate::compile::vector;
 use crate::exec::block::Progress;
 use interpret::{Launch, Left};
-use rgpu_conformance::hardware::{self, Hardware, Shape};
 use layout::{ALL, APPROXIMATE_AT, RECORD, START};
 use program::{COUNTER_BYTES, COUNTER_START, Program};
+use rgpu_conformance::hardware::{self, Hardware, Shape};
 
 /// Shapes of blocks: some of whole vectors and warps, most not.
 const SHAPES: [[u32; 3]; 24] = [
@@ -333,7 +333,12 @@ impl Comparison {
 fn run(first: u64, kernels: u64, launches: u64, every: u64, note: impl Fn(u64) + Send + 'static) -> Tally {
     // Compiled code calls as deeply as on a worker.
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
-        let mut comparison = Comparison { rig: Rig::new(true, MEMORY), tally: Tally::default(), every, hardware: Hardware::asked() };
+        let mut comparison = Comparison {
+            rig: Rig::new(true, MEMORY),
+            tally: Tally::default(),
+            every,
+            hardware: Hardware::asked(),
+        };
         let begun = Instant::now();
         let mut told = begun;
         let mut different = 0;
@@ -396,7 +401,8 @@ fn a_kernel_that_computes_something_else_is_noticed() {
         let program = Program { functions: Vec::new(), together: false, kernel: vec![add] };
         let other = program.smaller(0).unwrap();
         assert!(other.kernel.is_empty() && program.smaller(1).is_none());
-        let mut comparison = Comparison { rig: Rig::new(true, MEMORY), tally: Tally::default(), every: 1, hardware: None };
+        let mut comparison =
+            Comparison { rig: Rig::new(true, MEMORY), tally: Tally::default(), every: 1, hardware: None };
         comparison.program(&program, 1, 3).unwrap();
         let (text, used) = program.ptx();
         let kernel = comparison.rig.compile(&text).unwrap();
