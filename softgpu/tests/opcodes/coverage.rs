@@ -138,6 +138,15 @@ fn document() -> String {
         .map(|(name, _)| format!("`{name}`"))
         .collect();
     writeln!(text, "\n## Opcodes that are not there\n\nNot in any form: {}.", missing.join(", ")).unwrap();
+    text.push_str(
+        "\n## What an H100 does otherwise\n\n\
+         The models were compared with one ([measurements](measurements/2026-11-24-h100.md)). These differ and are left so:\n\n\
+         - with `.ftz` it replaces by zero what rounds up to the least normal number, too\n\
+         - `cvt.rna.tf32` makes infinity of a NaN of which only the last bits say so\n\
+         - `vadd`, `vsub`, `vabsdiff`, `vmin` and `vmax` of words, in 27 of 271 forms with `.sat`, `.min` or `.max`\n\
+         - guarded `testp` and `set` are executed whatever the guard says (ptxas of CUDA 13.0)\n\
+         - a barrier that expects bytes may be complete before the last of them is counted\n",
+    );
     text
 }
 
