@@ -35,7 +35,8 @@ impl Bundle {
         filter: &[&str],
     ) -> Result<Self> {
         let mut all = examples::all()?;
-        all.retain(|e| !examples::OF_SOFTWARE_GPUS.contains(&e.name.as_str()));
+        let left_out = [&examples::OF_SOFTWARE_GPUS[..], &examples::OF_ONE_ARCHITECTURE].concat();
+        all.retain(|e| !left_out.contains(&e.name.as_str()));
         all.retain(|e| filter.is_empty() || filter.iter().any(|f| e.name.contains(f)));
         let programs = examples::for_gpu_check()?;
         let both: Vec<Example> = all.iter().chain(&programs).cloned().collect();

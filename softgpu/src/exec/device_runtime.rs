@@ -178,7 +178,7 @@ impl Launches {
 
     fn push(&mut self, stream: u64, descendant: Descendant) -> Answer {
         if !self.knows_stream(stream) {
-            return Err(status::INVALID_VALUE);
+            return Err(status::INVALID_RESOURCE_HANDLE);
         }
         if self.ordinary.len() + self.tail.len() >= MOST_PENDING {
             return Err(status::LAUNCH_PENDING_COUNT_EXCEEDED);
@@ -391,7 +391,7 @@ impl Caller<'_> {
             }
             DeviceCall::StreamDestroy | DeviceCall::EventDestroy => {
                 let known = self.launches().lock().handles.remove(&a[0]);
-                if known { Ok(()) } else { Err(status::INVALID_RESOURCE_HANDLE) }
+                if known { Ok(()) } else { Err(status::INVALID_VALUE) }
             }
             DeviceCall::StreamWaitEvent => self.both(a[0], a[1]),
             DeviceCall::EventRecord | DeviceCall::EventRecordWithFlags => self.both(a[1], a[0]),

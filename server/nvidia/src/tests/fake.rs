@@ -4,6 +4,7 @@
 use super::kernels::Known;
 use crate::sys::{
     Context, DeviceId, Event, Function, HostFn, LaunchConfig, Memcpy2d, Module, Status, Stream,
+    TensorMapBytes,
 };
 use crate::table::{Resolver, Source};
 use parking_lot::{Mutex, MutexGuard};
@@ -519,6 +520,30 @@ mod calls {
             launch(function, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra)
         }
     }
+    /// A map that says what it was asked for: element, rank, address, the first size, box and stride.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) unsafe extern "C" fn encode_tiled(
+        map: *mut TensorMapBytes,
+        element: c_uint,
+        rank: c_uint,
+        address: u64,
+        sizes: *const u64,
+        strides: *const u64,
+        tile: *const c_uint,
+        _steps: *const c_uint,
+        _interleave: c_uint,
+        _swizzle: c_uint,
+        _promotion: c_uint,
+        _fill: c_uint,
+    ) -> Status {
+        // SAFETY: as the driver's caller promises.
+        let said =
+            unsafe { [u64::from(element), u64::from(rank), address, *sizes, u64::from(*tile), *strides] };
+        let bytes = said.into_iter().flat_map(u64::to_le_bytes);
+        // SAFETY: as above.
+        unsafe { (*map).0.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte) };
+        0
+    }
     /// Cooperative kernels do nothing.
     #[allow(clippy::too_many_arguments)]
     pub(super) unsafe extern "C" fn launch_cooperative(
@@ -598,6 +623,7 @@ mod calls {
             "cuLaunchCooperativeKernel" => launch_cooperative as *const c_void,
             "cuLaunchKernel" => launch as *const c_void,
             "cuLaunchKernelEx" => launch_ex as *const c_void,
+            "cuTensorMapEncodeTiled" => encode_tiled as *const c_void,
             "cuLaunchHostFunc" => call as *const c_void,
             "cuStreamSynchronize" => synchronize as *const c_void,
             "cuStreamBatchMemOp_v2" => words as *const c_void,

@@ -13,6 +13,7 @@ use super::table::Table;
 use super::{Config, NvidiaDevice};
 use fake::{Symbols, release, turn, with};
 use parking_lot::Mutex;
+use rgpu_device::tensor_map::{Element, Shape, Swizzle, TensorMap, words_of};
 use rgpu_device::{
     Code, CopySink, Device, Host, HostData, Launch, MemoryKind, ModuleInfo, Range, Region, Result, Target,
 };
@@ -136,6 +137,29 @@ fn code<T>(result: Result<T>) -> Option<Code> {
 
 fn log() -> Vec<String> {
     with(|fake| std::mem::take(&mut fake.log))
+}
+
+/// The driver is asked for what rgpu's map says; bytes that are no map are refused before.
+#[test]
+fn tensor_maps_are_the_drivers() {
+    let _turn = turn();
+    let it = setup();
+    let map = TensorMap {
+        address: it.base,
+        rank: 2,
+        sizes: [64, 32, 1, 1, 1],
+        strides: [256, 0, 0, 0],
+        steps: [1; 5],
+        element: Element::F32,
+        swizzle: Swizzle::None,
+        promotion: 0,
+        nan: false,
+        shape: Shape::Tiled { size: [16, 8, 0, 0, 0] },
+    };
+    let words = words_of(&it.device.tensor_map(0, &map.to_bytes()).unwrap());
+    assert_eq!(words[..6], [Element::F32 as u64, 2, it.base, 64, 16, 256]);
+    assert_eq!(code(it.device.tensor_map(0, &[7; 128])), Some(Code::InvalidValue));
+    assert_eq!(code(it.device.tensor_map(9, &map.to_bytes())), Some(Code::InvalidDevice));
 }
 
 #[test]
