@@ -25,57 +25,23 @@ constexpr int SHARED_BYTES = STAGES * (TILE_A + TILE_B) * 2 + 1024;
 template <typename T, int BY_ROWS>
 __device__ void multiply(float (&d)[64], uint64_t a, uint64_t b);
 
-template <>
-__device__ __forceinline__ void multiply<__half, 0>(float (&d)[64], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "%64, %65, 1, 1, 1, 0, 0;"
-        : ACCUMULATORS
-        : "l"(a), "l"(b));
-}
-
-template <>
-__device__ __forceinline__ void multiply<__half, 1>(float (&d)[64], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "%64, %65, 1, 1, 1, 0, 1;"
-        : ACCUMULATORS
-        : "l"(a), "l"(b));
-}
-
-template <>
-__device__ __forceinline__ void multiply<__nv_bfloat16, 0>(float (&d)[64], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "%64, %65, 1, 1, 1, 0, 0;"
-        : ACCUMULATORS
-        : "l"(a), "l"(b));
-}
-
-template <>
-__device__ __forceinline__ void multiply<__nv_bfloat16, 1>(float (&d)[64], uint64_t a, uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "%64, %65, 1, 1, 1, 0, 1;"
-        : ACCUMULATORS
-        : "l"(a), "l"(b));
-}
+#define MULTIPLY(T, NAME, BY_ROWS)                                                                 \
+    template <>                                                                                    \
+    __device__ __forceinline__ void multiply<T, BY_ROWS>(float (&d)[64], uint64_t a, uint64_t b) { \
+        asm volatile(                                                                              \
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32." NAME "." NAME " "                       \
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "              \
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "     \
+            "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "    \
+            "%64, %65, 1, 1, 1, 0, " #BY_ROWS ";"                                                  \
+            : ACCUMULATORS                                                                         \
+            : "l"(a), "l"(b));                                                                     \
+    }
+MULTIPLY(__half, "f16", 0)
+MULTIPLY(__half, "f16", 1)
+MULTIPLY(__nv_bfloat16, "bf16", 0)
+MULTIPLY(__nv_bfloat16, "bf16", 1)
 
 // c = a b. BY_ROWS says how b lies in memory: as n rows of k numbers (0), or as k rows of n numbers (1).
 template <typename T, int BY_ROWS>

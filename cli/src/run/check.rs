@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -12,6 +12,7 @@ use rgpu_control::settings::{
 };
 
 use super::child::Ended;
+use super::scratch::{self, cannot_write};
 use super::statistics::Statistics;
 use super::{DeviceSource, prepare, run_to_the_end};
 use crate::{Failure, Outcome};
@@ -87,14 +88,7 @@ struct Tally(PathBuf);
 
 impl Tally {
     fn create() -> Result<Self, Failure> {
-        let mut number = [0; 8];
-        // SAFETY: a buffer of that length.
-        let got = unsafe { libc::getrandom(number.as_mut_ptr().cast(), number.len(), 0) };
-        if got != number.len() as isize {
-            return Err(Failure::new("The system gives no random numbers"));
-        }
-        let name = format!("rgpu-check-{}-{:016x}", std::process::id(), u64::from_le_bytes(number));
-        let path = std::env::temp_dir().join(name);
+        let path = scratch::path("check");
         File::options().create_new(true).write(true).open(&path).map_err(|e| cannot_write(&path, &e))?;
         Ok(Self(path))
     }
@@ -163,10 +157,6 @@ impl Drop for Tally {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("Cannot write to {}: {error}", path.display()))
 }
 
 /// Where the program's GPU is: inside the program, unless something says where else.

@@ -8,6 +8,7 @@ mod lease;
 pub(crate) mod profile;
 pub(crate) mod profile_kernels;
 mod renewal;
+mod scratch;
 mod seeking;
 mod software;
 mod statistics;

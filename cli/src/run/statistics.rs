@@ -11,6 +11,7 @@ use std::str::FromStr;
 use rgpu_protocol::stats::{STATS_FILE_VARIABLE, Snapshot, Stats};
 use serde_json::json;
 
+use super::scratch;
 use crate::Failure;
 
 /// How to report.
@@ -48,7 +49,7 @@ impl Statistics {
             // Better before the program has run for hours than after.
             File::create(file).map_err(|e| cannot_write(file, &e))?;
         }
-        let path = std::env::temp_dir().join(format!("rgpu-stats-{}-{:x}", std::process::id(), unique()));
+        let path = scratch::path("stats");
         let file = File::options().create_new(true).read(true).write(true).mode(0o600).open(&path);
         let file = file.map_err(|e| cannot_write(&path, &e))?;
         let stats = Stats::map_file(&file).map_err(|e| cannot_write(&path, &e))?;
@@ -92,12 +93,6 @@ impl Drop for Statistics {
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("Cannot write the statistics to {}: {error}", path.display()))
-}
-
-/// A number that nobody guesses, so that nobody puts something under the file's name first.
-fn unique() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::hash::RandomState::new().build_hasher().finish()
 }
 
 fn to_json(snapshot: &Snapshot) -> serde_json::Value {

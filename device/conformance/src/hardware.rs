@@ -24,6 +24,7 @@ type Status = c_int;
 pub struct Hardware {
     driver: Library,
     device: c_int,
+    context: *mut c_void,
     memory: u64,
 }
 
@@ -82,7 +83,7 @@ impl Hardware {
     pub fn open(driver: &str) -> Result<Self, String> {
         // SAFETY: a driver's initialisation needs nothing.
         let driver = unsafe { Library::new(driver) }.map_err(|error| error.to_string())?;
-        let mut hardware = Self { driver, device: 0, memory: 0 };
+        let mut hardware = Self { driver, device: 0, context: std::ptr::null_mut(), memory: 0 };
         call!(hardware, "cuInit"(0 => c_uint))?;
         call!(hardware, "cuDeviceGet"(&mut hardware.device => *mut c_int, 0 => c_int))?;
         hardware.begin()?;
@@ -90,15 +91,14 @@ impl Hardware {
     }
 
     fn begin(&mut self) -> Result<(), String> {
+        call!(self, "cuDevicePrimaryCtxRetain"(&mut self.context => *mut *mut c_void, self.device => c_int))?;
         self.enter()?;
         call!(self, "cuMemAlloc_v2"(&mut self.memory => *mut u64, MEMORY => usize))
     }
 
     /// Makes the context the calling thread's.
     fn enter(&self) -> Result<(), String> {
-        let mut context = std::ptr::null_mut();
-        call!(self, "cuDevicePrimaryCtxRetain"(&mut context => *mut *mut c_void, self.device => c_int))?;
-        call!(self, "cuCtxSetCurrent"(context => *mut c_void))
+        call!(self, "cuCtxSetCurrent"(self.context => *mut c_void))
     }
 
     /// Begins anew, which a kernel's fault makes necessary. Memory may be elsewhere afterwards.

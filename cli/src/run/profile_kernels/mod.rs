@@ -7,7 +7,7 @@ mod trace;
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +16,7 @@ use rgpu_control::settings::{
 };
 
 use super::child::{self, Ended};
+use super::scratch::{self, cannot_write};
 use super::{DeviceSource, cannot_start, prepare};
 use crate::{Failure, Outcome};
 use part::Profile;
@@ -74,14 +75,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn create() -> Result<Self, Failure> {
         use std::os::unix::fs::DirBuilderExt;
-        let mut number = [0; 8];
-        // SAFETY: a buffer of that length.
-        let got = unsafe { libc::getrandom(number.as_mut_ptr().cast(), number.len(), 0) };
-        if got != number.len() as isize {
-            return Err(Failure::new("The system gives no random numbers"));
-        }
-        let name = format!("rgpu-profile-{}-{:016x}", std::process::id(), u64::from_le_bytes(number));
-        let path = std::env::temp_dir().join(name);
+        let path = scratch::path("profile");
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(|e| cannot_write(&path, &e))?;
         Ok(Self(path))
     }
@@ -91,10 +85,6 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("Cannot write to {}: {error}", path.display()))
 }
 
 /// Makes a file's text of what was counted, and of the report.

@@ -13,6 +13,14 @@ pub(super) struct Rows {
     in_row: Vec<bool>,
 }
 
+/// Whether all of a row are this value. Every lane is looked at, so that it is done without branches.
+fn are_all<T>(row: &[T; LANES], value: T) -> bool
+where
+    T: Copy + Default + PartialEq + std::ops::BitXor<Output = T> + std::ops::BitOr<Output = T>,
+{
+    row.iter().fold(T::default(), |differs, &own| differs | (own ^ value)) == T::default()
+}
+
 impl Rows {
     /// All groups begin anew: whole ones in rows, if the kernel has rows.
     pub(super) fn begin(&mut self, slot: &mut Slot, kernel: &Kernel, rows: bool) {
@@ -152,10 +160,9 @@ impl Rows {
             }
             let row = self.row(slot, kernel, group);
             let stop = row.stop[0];
-            let same = row.stop.iter().fold(0, |differs, s| differs | (s ^ stop)) == 0;
-            let differs = |n: usize| row.op[n].iter().fold(0, |differs, o| differs | (o ^ row.op[n][0]));
-            if !same
-                || stop != STOP_EXIT && differs(0) | differs(1) != 0
+            let same = |n: usize| are_all(&row.op[n], row.op[n][0]);
+            if !are_all(&row.stop, stop)
+                || stop != STOP_EXIT && !(same(0) & same(1))
                 || !alike(stop, [row.op[0][0], row.op[1][0]])
             {
                 return None;
@@ -210,10 +217,9 @@ impl Resident {
             let row = row(group);
             let same = |n: usize| {
                 let first = self.rows.row(&self.slot, &grid.kernel, first).op[n][0];
-                row.op[n].iter().fold(0, |differs, o| differs | (o ^ first)) == 0
+                are_all(&row.op[n], first)
             };
-            row.stop.iter().fold(0, |differs, s| differs | (s ^ stop)) == 0
-                && (cut.legacy || operands.iter().all(|&n| same(n)))
+            are_all(&row.stop, stop) && (cut.legacy || operands.iter().all(|&n| same(n)))
         };
         if !good || !(0..WARP / LANES).all(alike) {
             return false;

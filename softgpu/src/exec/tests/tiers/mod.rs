@@ -345,7 +345,7 @@ fn run(first: u64, kernels: u64, launches: u64, every: u64, note: impl Fn(u64) +
         for seed in first..first + kernels {
             note(seed);
             if let Err(how) = comparison.kernel(seed, launches) {
-                // Where a machine with a GPU is lent for a while, one wants to see more than the first.
+                // The driver compiles for minutes until one is found: more than the first are shown.
                 different += 1;
                 if comparison.hardware.is_none() || different == 20 {
                     panic!("{how}");
