@@ -1,7 +1,7 @@
 //! One kernel being executed.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,9 @@ const OUTPUT: usize = 64 << 10;
 
 /// A kernel that takes one worker no longer than this is not worth waking another one for.
 const SMALL: Duration = Duration::from_micros(20);
+
+/// A worker gets this part of what would be its own share of the blocks that are left.
+const SHARES: u64 = 8;
 
 /// A time's nanoseconds.
 pub(super) fn nanoseconds(time: Duration) -> u64 {
@@ -154,13 +157,26 @@ impl Grid {
         self.each
     }
 
-    /// The next cluster (or block without one) that nobody has begun, in order.
-    pub(super) fn take(&self) -> Option<u64> {
-        if self.exhausted() {
-            return None;
+    /// The next clusters (or blocks without one) that nobody has begun, in order, for one of so many workers; none if there are none.
+    ///
+    /// Neighbours mostly use memory beside each other's, so a worker gets several of them: fewer the fewer are left, so that all
+    /// workers end at about the same time. Blocks that may wait for others are given out one by one.
+    pub(super) fn take(&self, workers: u64) -> Range<u64> {
+        let share = |next: u64| {
+            let left = self.total.saturating_sub(next);
+            if self.waits { left.min(1) } else { left.div_ceil(SHARES * workers.max(1)) }
+        };
+        let mut next = self.next.load(Ordering::Relaxed);
+        loop {
+            let end = next + share(next);
+            if end == next {
+                return 0..0;
+            }
+            match self.next.compare_exchange_weak(next, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return next..end,
+                Err(other) => next = other,
+            }
         }
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < self.total).then_some(index)
     }
 
     /// Whether all of them have begun.

@@ -231,10 +231,11 @@ impl Worker {
 
     /// Begins a block of a kernel; one without cuts is run as far as there are blocks.
     fn work_on(&mut self, grid: Arc<Grid>) {
-        let Some(index) = grid.take() else { return };
+        let mut taken = grid.take(self.shared.workers as u64);
+        let Some(index) = taken.next() else { return };
         let place = (self.index, self.shared.workers as u32);
         let begun = self.slot().and_then(|mut slot| match slot.prepare(&grid) {
-            Ok(()) => Ok(Team::begin(slot, grid.clone(), index, place)),
+            Ok(()) => Ok(Team::begin(slot, grid.clone(), index, taken.clone(), place)),
             Err(error) => {
                 self.free.push(slot);
                 Err(error)
@@ -243,7 +244,7 @@ impl Worker {
         match begun {
             Ok(resident) if grid.has_cuts => self.residents.push(resident),
             Ok(resident) => self.run_through(resident),
-            Err(error) => self.ended(&grid, 1, Err(error)),
+            Err(error) => self.ended(&grid, 1 + taken.count() as u64, Err(error)),
         }
     }
 
@@ -283,9 +284,8 @@ impl Worker {
             if grid.is_longer_than_thought(blocks) {
                 self.shared.open(&grid);
             }
-            match grid.take() {
-                Some(index) => resident.again(index),
-                None => break,
+            if !resident.go_on(self.shared.workers as u64) {
+                break;
             }
             if let Some((key, transfer)) = self.shared.urgent_transfer() {
                 self.shared.transfer(key, *transfer);
@@ -296,8 +296,9 @@ impl Worker {
             cost.note(blocks, ns);
             grid.note_tier(blocks, ns);
         }
+        let left = resident.left();
         self.free.push(resident.into_slot());
-        self.ended(&grid, blocks, result);
+        self.ended(&grid, blocks + left, result);
     }
 
     /// Steps the resident blocks until each has let others go first, or ended.
@@ -320,20 +321,17 @@ impl Worker {
                 Ok(Progress::Finished) => Ok(()),
                 Err(error) => Err(error),
             };
-            let next = if result.is_ok() && !grid.aborted() { grid.take() } else { None };
-            match next {
-                Some(index) => {
-                    self.residents[at].again(index);
-                    if grid.is_longer_than_thought(1) {
-                        self.shared.open(&grid);
-                    }
-                }
-                None => {
-                    let resident = self.residents.remove(at);
-                    self.free.push(resident.into_slot());
-                }
+            let workers = self.shared.workers as u64;
+            let goes_on = result.is_ok() && !grid.aborted() && self.residents[at].go_on(workers);
+            let mut ended = 1;
+            if !goes_on {
+                let resident = self.residents.remove(at);
+                ended += resident.left();
+                self.free.push(resident.into_slot());
+            } else if grid.is_longer_than_thought(1) {
+                self.shared.open(&grid);
             }
-            self.ended(&grid, 1, result);
+            self.ended(&grid, ended, result);
             if let Some((key, transfer)) = self.shared.urgent_transfer() {
                 self.shared.transfer(key, *transfer);
             }

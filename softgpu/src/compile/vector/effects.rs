@@ -242,7 +242,7 @@ impl Translator<'_> {
             let absent = self.make(format!("xor <{LANES} x i1> {mask}, {}", super::translate::full()));
             same = self.make(format!("or <{LANES} x i1> {same}, {absent}"));
         }
-        let bits = self.make(format!("bitcast <{LANES} x i1> {same} to i{LANES}"));
+        let bits = self.bits_of(&same);
         let valid = self.make(format!("icmp eq i{LANES} {bits}, -1"));
         Ok(Row { first, step, valid })
     }
@@ -478,7 +478,7 @@ impl Translator<'_> {
         }
         let result = self.func.dfg.inst_results(inst).first().copied().filter(|r| self.read.contains(r));
         let bits = format!("i{LANES}");
-        let first = self.make(format!("bitcast <{LANES} x i1> {mask} to {bits}"));
+        let first = self.bits_of(&mask);
         let (before, turn, out) = (self.label(), self.label(), self.label());
         // Where all lanes are there, they need not be looked for.
         let mut whole = None;

@@ -183,6 +183,11 @@ impl Flow {
         })
     }
 
+    /// How many instructions a thread's blocks have.
+    pub(super) fn instructions(&self, func: &Function) -> usize {
+        self.blocks.iter().map(|&block| func.layout.block_insts(block).count()).sum()
+    }
+
     /// Whether the kernel has cuts.
     pub(super) fn has_cuts(&self) -> bool {
         self.cuts.contains(&true)

@@ -99,7 +99,7 @@ impl Translator<'_> {
             let first = self.make(format!("extractelement {all} {name}, i32 0"));
             let row = self.row(result, &first, step)?;
             let same = self.make(format!("icmp eq {all} {name}, {row}"));
-            let bits = self.make(format!("bitcast <{LANES} x i1> {same} to i{LANES}"));
+            let bits = self.bits_of(&same);
             let valid = self.make(format!("icmp eq i{LANES} {bits}, -1"));
             self.define(result, Form::Scalar, first)?;
             self.define(result, Form::Valid, valid)?;
@@ -154,7 +154,7 @@ impl Translator<'_> {
         let same = self.make(format!("icmp eq i32 {before}, {number}"));
         let mut alike = self.make(format!("or i1 {none}, {same}"));
         if let Some(mask) = self.mask.clone() {
-            let bits = self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"));
+            let bits = self.bits_of(&mask);
             let all = self.make(format!("icmp eq i{LANES} {bits}, -1"));
             alike = self.make(format!("and i1 {alike}, {all}"));
         }

@@ -27,6 +27,12 @@ pub(super) enum Form {
     Valid,
 }
 
+/// The bits of a mask of all lanes.
+const FULL: &str = "-1";
+
+/// Kernels with more instructions get no code of their own for blocks that all lanes have come to.
+const LONG: usize = 6000;
+
 /// See the module.
 pub(super) struct Translator<'a> {
     pub(super) func: &'a Function,
@@ -45,6 +51,8 @@ pub(super) struct Translator<'a> {
     pub(super) read: HashSet<Value>,
     /// The mask of the block that is being written; none if all lanes are there.
     pub(super) mask: Option<String>,
+    /// The same as bits: a number, or [`FULL`].
+    bits: String,
     number: Option<usize>,
     /// Whether what the block has written so far of the operands of a cut are constants.
     pub(super) plain: bool,
@@ -103,6 +111,7 @@ impl<'a> Translator<'a> {
             travels: HashSet::new(),
             read: HashSet::new(),
             mask: None,
+            bits: FULL.into(),
             number: None,
             plain: true,
             texture: texture as i64,
@@ -372,7 +381,7 @@ impl<'a> Translator<'a> {
     fn groups(&mut self) -> Result<(), Refusal> {
         let size = size_of::<abi::Thread>();
         for (number, _) in self.flow.blocks.iter().enumerate() {
-            let _ = writeln!(self.places, "%m{number} = alloca <{LANES} x i1>");
+            let _ = writeln!(self.places, "%m{number} = alloca i{LANES}");
         }
         self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
         self.line(format!("store i32 {NOBODY}, ptr %together"));
@@ -382,9 +391,9 @@ impl<'a> Translator<'a> {
         self.line("store i64 %a0, ptr %first\nbr label %group");
         self.begin("group");
         for number in 1..self.flow.blocks.len() {
-            self.line(format!("store <{LANES} x i1> zeroinitializer, ptr %m{number}"));
+            self.line(format!("store i{LANES} 0, ptr %m{number}"));
         }
-        self.line(format!("store <{LANES} x i1> {}, ptr %m0", full()));
+        self.line(format!("store i{LANES} {FULL}, ptr %m0"));
         self.names.clear();
         let first = self.make("load i64, ptr %first");
         self.keep(self.flow.thread, Form::Scalar, &first, None)?;
@@ -405,32 +414,35 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// Whether threads wait in front of a block: the name of the mask, and of the answer.
+    /// Whether threads wait in front of a block: the name of the mask's bits, and of the answer.
     fn waits(&mut self, number: usize) -> (String, String) {
-        let mask = self.make(format!("load <{LANES} x i1>, ptr %m{number}"));
-        let bits = self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"));
+        let bits = self.make(format!("load i{LANES}, ptr %m{number}"));
         let any = self.make(format!("icmp ne i{LANES} {bits}, 0"));
-        (mask, any)
+        (bits, any)
     }
 
     fn block(&mut self, place: usize) -> Result<(), Refusal> {
         let number = self.flow.order[place];
         self.number = Some(number);
-        self.names.clear();
-        self.plain = true;
         self.begin(&format!("c{place}"));
-        let (mask, any) = self.waits(number);
-        self.line(format!("store <{LANES} x i1> zeroinitializer, ptr %m{number}"));
+        let (bits, any) = self.waits(number);
+        self.line(format!("store i{LANES} 0, ptr %m{number}"));
         self.line(format!("br i1 {any}, label %b{place}, label %e{place}"));
         self.begin(&format!("b{place}"));
-        self.mask = self.shapes.partial[number].then_some(mask);
-        let insts: Vec<Inst> = self.func.layout.block_insts(self.flow.blocks[number]).collect();
-        for inst in insts {
-            if self.func.dfg.insts[inst].opcode().is_terminator() {
-                self.leave(inst, number, &format!("e{place}"))?;
-            } else {
-                self.instruction(inst)?;
+        let whole = (None, FULL.to_owned());
+        if !self.shapes.partial[number] {
+            self.body(place, whole)?;
+        } else {
+            // Mostly all lanes come together, and then nothing has to be masked.
+            if self.flow.instructions(self.func) <= LONG {
+                let all = self.make(format!("icmp eq i{LANES} {bits}, {FULL}"));
+                self.line(format!("br i1 {all}, label %f{place}, label %p{place}"));
+                self.begin(&format!("f{place}"));
+                self.body(place, whole)?;
+                self.begin(&format!("p{place}"));
             }
+            let mask = self.make(format!("bitcast i{LANES} {bits} to <{LANES} x i1>"));
+            self.body(place, (Some(mask), bits))?;
         }
         self.begin(&format!("e{place}"));
         let ends: Vec<usize> =
@@ -446,10 +458,27 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
+    /// What a block does, for the lanes of a mask.
+    fn body(&mut self, place: usize, (mask, bits): (Option<String>, String)) -> Result<(), Refusal> {
+        let number = self.flow.order[place];
+        self.names.clear();
+        self.plain = true;
+        (self.mask, self.bits) = (mask, bits);
+        let insts: Vec<Inst> = self.func.layout.block_insts(self.flow.blocks[number]).collect();
+        for inst in insts {
+            if self.func.dfg.insts[inst].opcode().is_terminator() {
+                self.leave(inst, number, &format!("e{place}"))?;
+            } else {
+                self.instruction(inst)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The end of a block.
     fn leave(&mut self, inst: Inst, number: usize, end: &str) -> Result<(), Refusal> {
         let edges = self.flow.edges[number].clone();
-        let mask = self.mask();
+        let mask = self.bits.clone();
         match self.func.dfg.insts[inst] {
             InstructionData::Jump { .. } => self.go(&edges[0], &mask)?,
             InstructionData::Brif { arg, .. } if self.shape(arg) == UNIFORM => {
@@ -468,11 +497,11 @@ impl<'a> Translator<'a> {
             }
             InstructionData::Brif { arg, .. } => {
                 let yes = self.holds(arg)?;
-                let ones = full();
-                let not = self.make(format!("xor <{LANES} x i1> {yes}, {ones}"));
+                let yes = self.bits_of(&yes);
+                let not = self.make(format!("xor i{LANES} {yes}, {FULL}"));
                 self.fetch(&edges)?;
                 for (choice, edge) in [yes, not].into_iter().zip(&edges) {
-                    let some = self.make(format!("and <{LANES} x i1> {mask}, {choice}"));
+                    let some = self.make(format!("and i{LANES} {mask}, {choice}"));
                     self.go(edge, &some)?;
                 }
             }
@@ -502,16 +531,16 @@ impl<'a> Translator<'a> {
                 let mut rest = mask;
                 for (n, edge) in edges.iter().skip(1).enumerate() {
                     let same = self.make(format!("icmp eq <{LANES} x {ty}> {index}, {}", all_lanes(ty, n)));
-                    let some = self.make(format!("and <{LANES} x i1> {rest}, {same}"));
-                    rest = self.make(format!("xor <{LANES} x i1> {rest}, {some}"));
+                    let same = self.bits_of(&same);
+                    let some = self.make(format!("and i{LANES} {rest}, {same}"));
+                    rest = self.make(format!("xor i{LANES} {rest}, {some}"));
                     self.go(edge, &some)?;
                 }
                 self.go(&edges[0], &rest)?;
             }
             InstructionData::MultiAry { opcode: Opcode::Return, .. } => {
                 // A thread that traps ends the whole block: the executor finds it by the cursor.
-                let bits = self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"));
-                let lane = self.first_lane(&bits);
+                let lane = self.first_lane(&mask);
                 let thread = self.thread_of(&lane)?;
                 self.set_cursor(&thread)?;
                 self.line("ret void");
@@ -521,6 +550,11 @@ impl<'a> Translator<'a> {
         }
         self.line(format!("br label %{end}"));
         Ok(())
+    }
+
+    /// The bits of a mask.
+    pub(super) fn bits_of(&mut self, mask: &str) -> String {
+        self.make(format!("bitcast <{LANES} x i1> {mask} to i{LANES}"))
     }
 
     /// The number of the first lane among the bits of a mask, in 32 bits.
@@ -566,8 +600,8 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// Has the lanes of a mask wait in front of another block.
-    fn go(&mut self, edge: &Edge, mask: &str) -> Result<(), Refusal> {
+    /// Has the lanes of a mask, as bits, wait in front of another block.
+    fn go(&mut self, edge: &Edge, bits: &str) -> Result<(), Refusal> {
         if edge.to == self.flow.exit() {
             return Ok(());
         }
@@ -589,14 +623,20 @@ impl<'a> Translator<'a> {
                 values.push((param, form, self.get(arg, form)?));
             }
         }
-        let whole = mask == full();
-        for (param, form, name) in values {
-            let blend = (blend || self.shapes.escapes.contains_key(&param)) && !whole;
-            self.keep(param, form, &name, blend.then(|| mask.to_owned()))?;
+        let blends: Vec<bool> = values
+            .iter()
+            .map(|(param, ..)| (blend || self.shapes.escapes.contains_key(param)) && bits != FULL)
+            .collect();
+        let mask = blends.contains(&true).then(|| match &self.mask {
+            Some(mask) if *bits == self.bits => mask.clone(),
+            _ => self.make(format!("bitcast i{LANES} {bits} to <{LANES} x i1>")),
+        });
+        for ((param, form, name), blend) in values.into_iter().zip(blends) {
+            self.keep(param, form, &name, mask.clone().filter(|_| blend))?;
         }
-        let old = self.make(format!("load <{LANES} x i1>, ptr %m{}", edge.to));
-        let new = self.make(format!("or <{LANES} x i1> {old}, {mask}"));
-        self.line(format!("store <{LANES} x i1> {new}, ptr %m{}", edge.to));
+        let old = self.make(format!("load i{LANES}, ptr %m{}", edge.to));
+        let new = self.make(format!("or i{LANES} {old}, {bits}"));
+        self.line(format!("store i{LANES} {new}, ptr %m{}", edge.to));
         Ok(())
     }
 }

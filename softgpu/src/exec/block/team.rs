@@ -3,6 +3,7 @@
 //! One worker runs all blocks of a cluster, one after the other, each as far as it comes: so they may wait for one another, and an
 //! access to another block's shared memory has no other at the same time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rgpu_device::Result;
@@ -20,25 +21,43 @@ pub(in crate::exec) struct Team {
     others: Vec<Resident>,
     /// The ranks of those that have ended, as bits.
     ended: u32,
+    /// The clusters that are to live in the same place after this one.
+    next: Range<u64>,
 }
 
 impl Team {
-    /// Begins cluster `index` of the grid in a slot that was prepared for it. `worker` is the index of the worker that runs it, and
-    /// how many there are.
-    pub(in crate::exec) fn begin(mut slot: Slot, grid: Arc<Grid>, index: u64, worker: (u32, u32)) -> Self {
+    /// Begins cluster `index` of the grid in a slot that was prepared for it; `next` are to follow there. `worker` is the index of the
+    /// worker that runs it, and how many there are.
+    pub(in crate::exec) fn begin(
+        mut slot: Slot,
+        grid: Arc<Grid>,
+        index: u64,
+        next: Range<u64>,
+        worker: (u32, u32),
+    ) -> Self {
         let (others, base) = (std::mem::take(&mut slot.others), slot.window);
         let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker);
         let others = others.into_iter().zip(1..);
         let others =
             others.map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker));
-        Self { first, others: others.collect(), ended: 0 }
+        Self { first, others: others.collect(), ended: 0, next }
     }
 
-    /// Begins another cluster of the same grid in the same place.
-    pub(in crate::exec) fn again(&mut self, index: u64) {
+    /// Begins another cluster of the same grid in the same place. False if none is left, for one of so many workers.
+    pub(in crate::exec) fn go_on(&mut self, workers: u64) -> bool {
+        if self.next.is_empty() {
+            self.next = self.grid().take(workers);
+        }
+        let Some(index) = self.next.next() else { return false };
         self.ended = 0;
         self.first.again(index);
         self.others.iter_mut().for_each(|block| block.again(index));
+        true
+    }
+
+    /// How many clusters were to follow that will not, where the grid has been aborted.
+    pub(in crate::exec) fn left(&self) -> u64 {
+        self.next.end - self.next.start
     }
 
     /// The grid that the blocks belong to.
