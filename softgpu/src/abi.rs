@@ -371,6 +371,8 @@ pub struct Vectors {
     pub run: RunFn,
     /// What it keeps of the states.
     pub cells: Vec<Cell>,
+    /// As [`Kernel::local_bytes`]; more where functions that the other code calls are part of it.
+    pub local_bytes: u32,
     /// Keeps the machine code alive.
     pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
 }

@@ -43,7 +43,7 @@ pub(crate) mod halves {
 }
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use cranelift_codegen::ir::{self, AbiParam, UserFuncName, types};
@@ -158,6 +158,9 @@ impl Program {
     }
 }
 
+/// Statements of a kernel up to which functions are put into it for code for vectors.
+const VECTOR_STATEMENTS: usize = 20_000;
+
 /// A kernel's body with everything in it that has to be, and the functions that it calls.
 struct Bodies<'a> {
     kernel: std::borrow::Cow<'a, Function>,
@@ -166,7 +169,27 @@ struct Bodies<'a> {
 
 impl<'a> Bodies<'a> {
     fn new(unit: &'a Unit, id: FunctionId) -> Result<Self, Error> {
-        let kernel = match inline::expand(unit, id, &unit.inlined)? {
+        Self::with(unit, id, &unit.inlined)
+    }
+
+    /// As [`Bodies::new`], with all functions in the kernel that can be, as long as it does not get too large: code for vectors of threads
+    /// calls none.
+    fn for_vectors(unit: &'a Unit, id: FunctionId) -> Result<Self, Error> {
+        let plain = Self::new(unit, id)?;
+        let alone = |id: &FunctionId| {
+            let function = &unit.module.functions[id.0 as usize];
+            !unit.reachable(function).contains(id)
+        };
+        let mut inlined = unit.inlined.clone();
+        inlined.extend(plain.functions.iter().copied().filter(alone));
+        match Self::with(unit, id, &inlined) {
+            Ok(bodies) if bodies.kernel.body.len() <= VECTOR_STATEMENTS => Ok(bodies),
+            _ => Ok(plain),
+        }
+    }
+
+    fn with(unit: &'a Unit, id: FunctionId, inlined: &HashSet<FunctionId>) -> Result<Self, Error> {
+        let kernel = match inline::expand(unit, id, inlined)? {
             Some(function) => std::borrow::Cow::Owned(function),
             None => std::borrow::Cow::Borrowed(&unit.module.functions[id.0 as usize]),
         };
@@ -329,7 +352,7 @@ impl Linked {
         hand_on: impl FnOnce(Verified<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let unit = &self.unit;
-        let bodies = Bodies::new(unit, id)?;
+        let bodies = if for_vectors { Bodies::for_vectors(unit, id)? } else { Bodies::new(unit, id)? };
         let shared = bodies.shared(unit)?;
         let reserved_shared = Cell::new(false);
         let sites = RefCell::default();
@@ -388,7 +411,8 @@ impl Linked {
                 return Ok(Err("its lanes take turns".into()));
             }
             let (function, state_bytes) = (&verified.machine.func, verified.facts.state_bytes);
-            let vectors = vector::compile(function, state_bytes, self.environment.helpers.texture);
+            let frame = verified.frame;
+            let vectors = vector::compile(function, state_bytes, frame, self.environment.helpers.texture);
             Ok(vectors.map(|vectors| (state_bytes, vectors)))
         });
         compiled.map_err(|error| error.to_string()).flatten()

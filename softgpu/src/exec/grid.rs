@@ -111,7 +111,8 @@ fn runs_as_vectors(spec: &GridSpec) -> bool {
     let [x, y, z] = spec.block.map(|n| n as usize);
     let rows = (y == 1 && z == 1 || x.is_multiple_of(LANES)) && x * y * z >= LANES;
     let preferred = || spec.origin.0.tiers(spec.origin.1).is_none_or(|t| t.prefers_vectors(vector::mode()));
-    rows && spec.kernel.vectors.get().is_some() && preferred()
+    let fits = spec.kernel.vectors.get().is_some_and(|v| u64::from(v.local_bytes) <= spec.local_stride);
+    rows && fits && preferred()
 }
 
 impl Deref for Grid {

@@ -93,9 +93,14 @@ pub fn kernels() -> u64 {
     KERNELS.load(Ordering::Relaxed)
 }
 
-/// Compiles a verified kernel, whose threads have so many bytes of state, for vectors of threads, or says what keeps it in the first tier.
-/// `texture` is the address of the function for textures.
-pub(super) fn compile(func: &ir::Function, state_bytes: u32, texture: usize) -> Result<Vectors, String> {
+/// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, for vectors of threads, or says what keeps it in
+/// the first tier. `texture` is the address of the function for textures.
+pub(super) fn compile(
+    func: &ir::Function,
+    state_bytes: u32,
+    local_bytes: u32,
+    texture: usize,
+) -> Result<Vectors, String> {
     if SHOWS {
         eprintln!("{}", func.display());
     }
@@ -109,5 +114,5 @@ pub(super) fn compile(func: &ir::Function, state_bytes: u32, texture: usize) -> 
     // SAFETY: the translator gives the function the signature of `RunFn`.
     let run = unsafe { std::mem::transmute::<usize, RunFn>(compiled.address) };
     KERNELS.fetch_add(1, Ordering::Relaxed);
-    Ok(Vectors { run, cells, code: std::sync::Arc::new(compiled) })
+    Ok(Vectors { run, cells, local_bytes, code: std::sync::Arc::new(compiled) })
 }

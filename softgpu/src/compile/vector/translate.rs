@@ -45,6 +45,8 @@ pub(super) struct Translator<'a> {
     /// What is known by name in the block that is being written.
     names: HashMap<(Value, Form), String>,
     slots: HashMap<(Value, Form), String>,
+    /// The text that empties them, and where it belongs: what one group has left there is nothing to the next.
+    emptied: (String, usize),
     /// Values that are read in other blocks than the one that makes them.
     travels: HashSet<Value>,
     /// Values that something with an effect depends on.
@@ -108,6 +110,7 @@ impl<'a> Translator<'a> {
             next: 0,
             names: HashMap::new(),
             slots: HashMap::new(),
+            emptied: (String::new(), 0),
             travels: HashSet::new(),
             read: HashSet::new(),
             mask: None,
@@ -120,6 +123,8 @@ impl<'a> Translator<'a> {
         t.find_read();
         t.before_threads()?;
         t.groups()?;
+        let (emptied, at) = std::mem::take(&mut t.emptied);
+        t.text.insert_str(at, &emptied);
         let mut module = String::from("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {\nentry:\n");
         module.push_str(&t.places);
         module.push_str(&t.text);
@@ -254,6 +259,7 @@ impl<'a> Translator<'a> {
         let name = self.fresh();
         let ty = self.form_type(value, form)?;
         let _ = writeln!(self.places, "{name} = alloca {ty}");
+        let _ = writeln!(self.emptied.0, "store {ty} undef, ptr {name}");
         self.slots.insert((value, form), name.clone());
         Ok(name)
     }
@@ -395,6 +401,7 @@ impl<'a> Translator<'a> {
         }
         self.line(format!("store i{LANES} {FULL}, ptr %m0"));
         self.names.clear();
+        self.emptied = (String::new(), self.text.len());
         let first = self.make("load i64, ptr %first");
         self.keep(self.flow.thread, Form::Scalar, &first, None)?;
         self.find_row(&first)?;
