@@ -247,6 +247,33 @@ impl Translator<'_> {
         Ok(Row { first, step, valid })
     }
 
+    /// Has the processor fetch what the block beside this one will most likely access there: what the row of threads behind this one would. In
+    /// loops addresses go their own way, and what is fetched might be in the way.
+    fn fetch_ahead(&mut self, row: &Row, address: Value, bytes: u32, offset: i64) {
+        let in_loop = self.number.is_some_and(|number| self.flow.loops.iter().any(|l| l.has[number]));
+        if in_loop || !self.is_confined(address, 0) {
+            return;
+        }
+        let ahead = self.make(format!("mul i64 %width, {bytes}"));
+        let at = self.make(format!("add i64 {}, {ahead}", row.first));
+        let at = self.pointer(&at, offset);
+        self.declared.insert("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n".into());
+        self.line(format!("call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)"));
+    }
+
+    /// Whether an address is confined to the device's memory by a comparison, so that it leads to none that blocks have for themselves.
+    fn is_confined(&self, address: Value, depth: u32) -> bool {
+        let address = self.func.dfg.resolve_aliases(address);
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(address) else { return false };
+        match self.func.dfg.insts[inst] {
+            InstructionData::Ternary { .. } => true,
+            InstructionData::Binary { opcode: Opcode::Iadd, args } if depth < 3 => {
+                args.into_iter().any(|arg| self.is_confined(arg, depth + 1))
+            }
+            _ => false,
+        }
+    }
+
     /// Divides control in two by whether a row is one.
     fn divide(&mut self, row: &Row) -> Option<[String; 3]> {
         if row.valid == "true" {
@@ -320,6 +347,7 @@ impl Translator<'_> {
         let mut ways = None;
         if let Some(row) = &row {
             ways = self.divide(row);
+            self.fetch_ahead(row, address, bytes, offset);
             let at = self.pointer(&row.first, offset);
             name = if whole {
                 self.make(format!("load {vector}, ptr {at}, align {bytes}"))

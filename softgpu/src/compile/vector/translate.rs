@@ -55,7 +55,8 @@ pub(super) struct Translator<'a> {
     pub(super) mask: Option<String>,
     /// The same as bits: a number, or [`FULL`].
     bits: String,
-    number: Option<usize>,
+    /// The block that is being written.
+    pub(super) number: Option<usize>,
     /// Whether what the block has written so far of the operands of a cut are constants.
     pub(super) plain: bool,
     /// The address of the function for textures, which finds its operands in the running thread.
@@ -391,6 +392,9 @@ impl<'a> Translator<'a> {
         }
         self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
         self.line(format!("store i32 {NOBODY}, ptr %together"));
+        let at = self.pointer("%a2", offset_of!(abi::Block, ntid) as i64);
+        let width = self.make(format!("load i32, ptr {at}, align 4"));
+        self.line(format!("%width = zext i32 {width} to i64"));
         let count = self.make("zext i32 %a1 to i64");
         let bytes = self.make(format!("mul i64 {count}, {size}"));
         let end = self.make(format!("add i64 %a0, {bytes}"));
