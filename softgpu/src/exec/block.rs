@@ -105,13 +105,14 @@ unsafe impl Send for Resident {}
 impl Resident {
     /// Begins the block of a rank in cluster `index` of the grid, in a slot that was prepared for it. Where nobody has asked for
     /// clusters, each block is one. The shared memory of the cluster begins at `shared_base`. `worker` is the index of the
-    /// worker that runs it, and how many there are.
+    /// worker that runs it, and how many there are. `has_vectors` is what the slot was prepared for.
     fn begin(
         slot: Slot,
         grid: Arc<Grid>,
         (index, rank): (u64, u32),
         shared_base: u64,
         worker: (u32, u32),
+        has_vectors: bool,
     ) -> Self {
         let (ctaid, cluster) = grid.place(index, rank, shared_base);
         let block = Box::new(Block {
@@ -135,7 +136,6 @@ impl Resident {
         let counter = BlockCounter::new(&grid.kernel, slot.threads.len()).map(RefCell::new);
         let (arena, guard) = (slot.arena(), std::ptr::null_mut());
         let (first, local) = (slot.threads.as_ptr(), slot.local());
-        let has_vectors = grid.has_vectors;
         let told = Cell::new(true);
         let context = Box::new(Context { grid, guard, arena, check, counter, told, first, local });
         let mut resident = Self {

@@ -85,8 +85,10 @@ pub(super) struct Grid {
     pub has_cuts: bool,
     /// Whether there are operations of a warp.
     pub has_warp_cuts: bool,
-    /// Whether groups of its threads run as vectors.
-    pub has_vectors: bool,
+    /// Whether groups of its threads run as vectors: in blocks that begin from now on.
+    vectors: AtomicBool,
+    /// Whether some of its blocks ran as vectors, and others did not.
+    mixed: AtomicBool,
     /// When its blocks could be begun.
     begun: Instant,
     /// Whether one worker runs it to its end, and others leave it alone. Never where blocks may wait for each other: these
@@ -138,7 +140,8 @@ impl Grid {
             begun: Instant::now(),
             has_cuts: !spec.kernel.cuts.is_empty(),
             has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
-            has_vectors: runs_as_vectors(&spec),
+            vectors: AtomicBool::new(runs_as_vectors(&spec)),
+            mixed: AtomicBool::new(false),
             spec,
             total,
             each,
@@ -231,13 +234,33 @@ impl Grid {
             let helpers = if self.is_alone() { 1 } else { workers.min(self.total) };
             let ns = nanoseconds(self.begun.elapsed()).saturating_mul(helpers);
             cost.note(self.total * self.each, ns);
-            self.note_tier(self.total * self.each, ns);
+            if !self.mixed.load(Ordering::Relaxed) {
+                self.note_tier(self.total * self.each, ns, self.has_vectors());
+            }
         }
     }
 
-    /// So many of its blocks have taken so many nanoseconds of processors.
-    pub(super) fn note_tier(&self, blocks: u64, ns: u64) {
-        tiers::note(&self.origin.0, self.origin.1, blocks, ns, self.has_vectors);
+    /// So many of its blocks have taken so many nanoseconds of processors, as vectors or not.
+    pub(super) fn note_tier(&self, blocks: u64, ns: u64, vectors: bool) {
+        tiers::note(&self.origin.0, self.origin.1, blocks, ns, vectors);
+    }
+
+    /// Whether groups of threads of a block that begins now run as vectors.
+    #[inline]
+    pub(super) fn has_vectors(&self) -> bool {
+        self.vectors.load(Ordering::Relaxed)
+    }
+
+    /// Has a grid that runs for long get code for vectors, and its further blocks run so as soon as there is some.
+    pub(super) fn improve(&self) {
+        if self.has_vectors() {
+            return;
+        }
+        let (module, function) = &self.origin;
+        if tiers::note_running(module, *function, nanoseconds(self.begun.elapsed())) && runs_as_vectors(&self.spec) {
+            self.mixed.store(true, Ordering::Relaxed);
+            self.vectors.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Reports clusters as ended; true for the one who reports the last.

@@ -76,8 +76,9 @@ impl Slot {
         })
     }
 
-    /// Sets the threads up for a block of the grid, or for the blocks of a cluster. `resume` is the caller's to reset.
-    pub(super) fn prepare(&mut self, grid: &Grid) -> Result<()> {
+    /// Sets the threads up for a block of the grid, or for the blocks of a cluster, which run as vectors or not. `resume` is the caller's to
+    /// reset.
+    pub(super) fn prepare(&mut self, grid: &Grid, vectors: bool) -> Result<()> {
         let others = grid.cluster_blocks() as usize - 1;
         if self.others.len() != others {
             self.close(others);
@@ -87,8 +88,8 @@ impl Slot {
             }
         }
         let most = if others == 0 { LOCAL } else { CLUSTER_LOCAL };
-        self.prepare_one(grid, most)?;
-        self.others.iter_mut().try_for_each(|other| other.prepare_one(grid, most))
+        self.prepare_one(grid, most, vectors)?;
+        self.others.iter_mut().try_for_each(|other| other.prepare_one(grid, most, vectors))
     }
 
     /// Makes the shared memory of all blocks of a cluster but so many and the first inaccessible: no address leads there any more.
@@ -101,9 +102,9 @@ impl Slot {
         }
     }
 
-    fn prepare_one(&mut self, grid: &Grid, most: u64) -> Result<()> {
+    fn prepare_one(&mut self, grid: &Grid, most: u64, vectors: bool) -> Result<()> {
         let (block, local_stride, state_bytes) = (grid.block, grid.local_stride, grid.kernel.state_bytes);
-        let shape = Shape { block, local_stride, state_bytes, rows: grid.has_vectors };
+        let shape = Shape { block, local_stride, state_bytes, rows: vectors };
         if self.shape == shape {
             return Ok(());
         }

@@ -66,7 +66,13 @@ impl Tiers {
             return false;
         }
         self.threads.note(blocks, ns);
-        self.spent.fetch_add(ns, Relaxed) + ns >= EARNED && !self.asked.swap(true, Relaxed)
+        self.spent.fetch_add(ns, Relaxed);
+        self.earns(0)
+    }
+
+    /// Whether it has earned code for vectors with so many nanoseconds that are not noted yet. True once.
+    fn earns(&self, more: u64) -> bool {
+        self.spent.load(Relaxed).saturating_add(more) >= EARNED && !self.asked.swap(true, Relaxed)
     }
 }
 
@@ -76,9 +82,26 @@ pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, ve
         return;
     }
     let Some(tiers) = module.tiers(function) else { return };
-    if tiers.note(blocks, ns, vectors)
-        && let Some(compiler) = compiler()
-    {
+    if tiers.note(blocks, ns, vectors) {
+        order(module, function);
+    }
+}
+
+/// A launch of a kernel that is not run as vectors has run for so many nanoseconds and goes on: has code made where it has earned it. Whether
+/// other code may be there.
+pub(super) fn note_running(module: &Arc<Module>, function: u32, ns: u64) -> bool {
+    if vector::mode() != Mode::Auto {
+        return false;
+    }
+    let Some(tiers) = module.tiers(function) else { return false };
+    if tiers.earns(ns) {
+        order(module, function);
+    }
+    tiers.asked.load(Relaxed)
+}
+
+fn order(module: &Arc<Module>, function: u32) {
+    if let Some(compiler) = compiler() {
         // Where nobody compiles any more, the kernel stays as it is.
         let _ = compiler.lock().send((module.clone(), function));
     }

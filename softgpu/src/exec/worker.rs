@@ -1,12 +1,13 @@
 //! The threads that run blocks and make copies.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rgpu_device::{Code, Error, Ordinal, Result};
 
 use super::block::Progress;
-use super::block::team::Team;
+use super::block::team::{Next, Team};
 use super::contained::contained;
 use super::device_runtime::Descent;
 use super::fault::{self, Guard};
@@ -231,21 +232,27 @@ impl Worker {
 
     /// Begins a block of a kernel; one without cuts is run as far as there are blocks.
     fn work_on(&mut self, grid: Arc<Grid>) {
-        let mut taken = grid.take(self.shared.workers as u64);
-        let Some(index) = taken.next() else { return };
-        let place = (self.index, self.shared.workers as u32);
-        let begun = self.slot().and_then(|mut slot| match slot.prepare(&grid) {
-            Ok(()) => Ok(Team::begin(slot, grid.clone(), index, taken.clone(), place)),
-            Err(error) => {
-                self.free.push(slot);
-                Err(error)
-            }
-        });
-        match begun {
+        let taken = grid.take(self.shared.workers as u64);
+        if taken.is_empty() {
+            return;
+        }
+        match self.begin(&grid, taken.clone()) {
             Ok(resident) if grid.has_cuts => self.residents.push(resident),
             Ok(resident) => self.run_through(resident),
-            Err(error) => self.ended(&grid, 1 + taken.count() as u64, Err(error)),
+            Err(error) => self.ended(&grid, taken.count() as u64, Err(error)),
         }
+    }
+
+    /// Begins the first of some blocks that were taken, of which there is one at least; the others are to follow it.
+    fn begin(&mut self, grid: &Arc<Grid>, taken: Range<u64>) -> Result<Team> {
+        let place = (self.index, self.shared.workers as u32);
+        let mut slot = self.slot()?;
+        let vectors = grid.has_vectors();
+        if let Err(error) = slot.prepare(grid, vectors) {
+            self.free.push(slot);
+            return Err(error);
+        }
+        Ok(Team::begin(slot, grid.clone(), taken.start, taken.start + 1..taken.end, place, vectors))
     }
 
     /// Some blocks of a grid have ended.
@@ -270,33 +277,47 @@ impl Worker {
         let grid = resident.grid().clone();
         let begun = if grid.is_alone() { grid.begun() } else { Instant::now() };
         let (mut blocks, mut result) = (0, Ok(()));
-        loop {
+        // Those that ran otherwise, and until when.
+        let (mut before, mut since) = (0, begun);
+        let note = |blocks: u64, since: Instant, vectors| {
+            let (ns, blocks) = (nanoseconds(since.elapsed()), blocks * grid.cluster_blocks());
+            grid.note_tier(blocks, ns, vectors);
+        };
+        let left = loop {
             blocks += 1;
             self.enter(grid.ordinal);
             let guard = &mut self.guard;
             if let Err(error) = contained(|| resident.step(guard)) {
                 result = Err(error);
-                break;
+                break resident.left();
             }
             if grid.aborted() {
-                break;
+                break resident.left();
             }
             if grid.is_longer_than_thought(blocks) {
                 self.shared.open(&grid);
             }
-            if !resident.go_on(self.shared.workers as u64) {
-                break;
+            match resident.go_on(self.shared.workers as u64) {
+                Next::Begun => {}
+                Next::Nothing => break 0,
+                Next::Otherwise(taken) => {
+                    note(blocks - before, since, resident.has_vectors());
+                    (before, since) = (blocks, Instant::now());
+                    self.free.push(resident.into_slot());
+                    match self.begin(&grid, taken.clone()) {
+                        Ok(other) => resident = other,
+                        Err(error) => return self.ended(&grid, blocks + taken.count() as u64, Err(error)),
+                    }
+                }
             }
             if let Some((key, transfer)) = self.shared.urgent_transfer() {
                 self.shared.transfer(key, *transfer);
             }
-        }
+        };
         if let Some(cost) = grid.cost() {
-            let (ns, blocks) = (nanoseconds(begun.elapsed()), blocks * grid.cluster_blocks());
-            cost.note(blocks, ns);
-            grid.note_tier(blocks, ns);
+            cost.note(blocks * grid.cluster_blocks(), nanoseconds(begun.elapsed()));
+            note(blocks - before, since, resident.has_vectors());
         }
-        let left = resident.left();
         self.free.push(resident.into_slot());
         self.ended(&grid, blocks + left, result);
     }
@@ -322,14 +343,28 @@ impl Worker {
                 Err(error) => Err(error),
             };
             let workers = self.shared.workers as u64;
-            let goes_on = result.is_ok() && !grid.aborted() && self.residents[at].go_on(workers);
-            let mut ended = 1;
-            if !goes_on {
+            let next = match &result {
+                Ok(()) if !grid.aborted() => self.residents[at].go_on(workers),
+                _ => Next::Nothing,
+            };
+            let (mut ended, mut result) = (1, result);
+            if let Next::Begun = next {
+                if grid.is_longer_than_thought(1) {
+                    self.shared.open(&grid);
+                }
+            } else {
                 let resident = self.residents.remove(at);
                 ended += resident.left();
                 self.free.push(resident.into_slot());
-            } else if grid.is_longer_than_thought(1) {
-                self.shared.open(&grid);
+            }
+            if let Next::Otherwise(taken) = next {
+                match self.begin(&grid, taken.clone()) {
+                    Ok(other) => self.residents.insert(at, other),
+                    Err(error) => {
+                        ended += taken.count() as u64;
+                        result = Err(error);
+                    }
+                }
             }
             self.ended(&grid, ended, result);
             if let Some((key, transfer)) = self.shared.urgent_transfer() {

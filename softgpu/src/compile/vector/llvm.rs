@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libloading::Library;
 use parking_lot::RwLock;
@@ -98,7 +99,12 @@ fn open() -> Result<Functions, String> {
     // SAFETY: called once, before anything else of the library. What is registered behind the library's own destructors runs before
     // them.
     unsafe {
+        OPENED_BY.store(std::process::id(), Ordering::Relaxed);
         libc::atexit(wait_for_all);
+        #[cfg(target_arch = "x86_64")]
+        if !super::exit::registers_no_more(functions.LLVMContextCreate as *const c_void) {
+            return Err("this libLLVM could not be kept from taking itself apart".into());
+        }
         (functions.LLVMInitializeX86TargetInfo)();
         (functions.LLVMInitializeX86Target)();
         (functions.LLVMInitializeX86TargetMC)();
@@ -111,9 +117,15 @@ fn open() -> Result<Functions, String> {
 /// Held for reading by who compiles. True as soon as the process ends.
 static ENDS: RwLock<bool> = RwLock::new(false);
 
-/// Waits until nobody compiles, and nobody begins any more: the library takes itself apart when the process ends.
+/// The process that has opened the library.
+static OPENED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until nobody compiles, and nobody begins any more: what the library registered when it was opened goes behind this. A child that
+/// was forked has no thread that compiles, even where it was forked while one did.
 extern "C" fn wait_for_all() {
-    *ENDS.write() = true;
+    if OPENED_BY.load(Ordering::Relaxed) == std::process::id() {
+        *ENDS.write() = true;
+    }
 }
 
 /// Whether there is an LLVM, and why not.

@@ -9,6 +9,8 @@
 
 mod compute;
 mod effects;
+#[cfg(target_arch = "x86_64")]
+mod exit;
 mod flow;
 mod llvm;
 mod rows;

@@ -23,36 +23,61 @@ pub(in crate::exec) struct Team {
     ended: u32,
     /// The clusters that are to live in the same place after this one.
     next: Range<u64>,
+    /// Whether groups of threads run as vectors.
+    vectors: bool,
+}
+
+/// What follows a cluster that has ended.
+pub(in crate::exec) enum Next {
+    /// Another one of the same grid has begun in the same place.
+    Begun,
+    /// Others of the same grid, whose threads are to run otherwise: in a place that is prepared for that.
+    Otherwise(Range<u64>),
+    /// None is left.
+    Nothing,
 }
 
 impl Team {
     /// Begins cluster `index` of the grid in a slot that was prepared for it; `next` are to follow there. `worker` is the index of the
-    /// worker that runs it, and how many there are.
+    /// worker that runs it, and how many there are; `vectors` says whether groups of threads run as vectors, as the slot was prepared for.
     pub(in crate::exec) fn begin(
         mut slot: Slot,
         grid: Arc<Grid>,
         index: u64,
         next: Range<u64>,
         worker: (u32, u32),
+        vectors: bool,
     ) -> Self {
         let (others, base) = (std::mem::take(&mut slot.others), slot.window);
-        let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker);
+        let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker, vectors);
         let others = others.into_iter().zip(1..);
         let others =
-            others.map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker));
-        Self { first, others: others.collect(), ended: 0, next }
+            others.map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, vectors));
+        Self { first, others: others.collect(), ended: 0, next, vectors }
     }
 
-    /// Begins another cluster of the same grid in the same place. False if none is left, for one of so many workers.
-    pub(in crate::exec) fn go_on(&mut self, workers: u64) -> bool {
+    /// Begins another cluster of the same grid in the same place, for one of so many workers.
+    pub(in crate::exec) fn go_on(&mut self, workers: u64) -> Next {
         if self.next.is_empty() {
-            self.next = self.grid().take(workers);
+            let grid = self.first.grid();
+            self.next = grid.take(workers);
+            if !self.next.is_empty() {
+                grid.improve();
+            }
+            if grid.has_vectors() != self.vectors && !self.next.is_empty() {
+                return Next::Otherwise(std::mem::take(&mut self.next));
+            }
         }
-        let Some(index) = self.next.next() else { return false };
+        let Some(index) = self.next.next() else { return Next::Nothing };
         self.ended = 0;
         self.first.again(index);
         self.others.iter_mut().for_each(|block| block.again(index));
-        true
+        Next::Begun
+    }
+
+    /// Whether groups of threads run as vectors.
+    pub(in crate::exec) fn has_vectors(&self) -> bool {
+        self.vectors
     }
 
     /// How many clusters were to follow that will not, where the grid has been aborted.

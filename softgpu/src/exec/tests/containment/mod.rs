@@ -20,7 +20,7 @@ use crate::compile::{Environment, Program, vector};
 use crate::exec::Config;
 use crate::exec::arena::Arena;
 use crate::exec::block::Progress;
-use crate::exec::block::team::Team;
+use crate::exec::block::team::{Next, Team};
 use crate::exec::device_runtime::About;
 use crate::exec::fault::Guard;
 use crate::exec::grid::{Grid, GridSpec};
@@ -367,16 +367,17 @@ impl Rig {
             too_long: None,
             checker: None,
         }));
-        if let Err(error) = slot.prepare(&grid) {
+        let vectors = grid.has_vectors();
+        if let Err(error) = slot.prepare(&grid, vectors) {
             self.slot = Some(slot);
             return Err(error);
         }
-        let mut resident = Team::begin(slot, grid.clone(), 0, (0, 1));
-        let mut outcome = Ok(Progress::Yielded);
         let teams = if cluster.is_some() { 1 } else { blocks };
+        let mut resident = Team::begin(slot, grid.clone(), 0, 1..u64::from(teams), (0, 1), vectors);
+        let mut outcome = Ok(Progress::Yielded);
         'blocks: for index in 0..teams {
-            if index > 0 {
-                resident.again(u64::from(index));
+            if index > 0 && !matches!(resident.go_on(1), Next::Begun) {
+                break;
             }
             for _ in 0..256 {
                 outcome = resident.step(&mut self.guard);
