@@ -257,7 +257,9 @@ impl Grid {
             return;
         }
         let (module, function) = &self.origin;
-        if tiers::note_running(module, *function, nanoseconds(self.begun.elapsed())) && runs_as_vectors(&self.spec) {
+        if tiers::note_running(module, *function, nanoseconds(self.begun.elapsed()))
+            && runs_as_vectors(&self.spec)
+        {
             self.mixed.store(true, Ordering::Relaxed);
             self.vectors.store(true, Ordering::Relaxed);
         }

@@ -115,8 +115,6 @@ fn compiler() -> Option<&'static Mutex<Sender<Order>>> {
     let start = || {
         let (sender, orders) = channel::<Order>();
         let body = move || {
-            // SAFETY: a call without pointers. Kernels that run go first; where that is refused, they do not.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, 10) };
             for (module, function) in orders {
                 // What fails leaves the kernel in its first tier.
                 let _ = contained(|| {

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Value, types};
 
 use super::LANES;
 use super::flow::Refusal;
-use super::shape::{Shape, UNIFORM};
+use super::shape::{Shape, UNIFORM, constant};
 use super::translate::{Form, Translator, all_lanes, narrow, scalar_type, vector_type};
 
 impl Translator<'_> {
@@ -181,6 +181,9 @@ impl Translator<'_> {
                 let bit = if vector { format!("<{LANES} x i1>") } else { "i1".into() };
                 let zero = self.make(format!("icmp eq {out} {divisor}, {}", same(0)));
                 let divisor = self.make(format!("select {bit} {zero}, {out} {}, {out} {divisor}", same(1)));
+                if vector && bits == 32 && constant(self.func, values[1]).is_none() {
+                    return Ok(self.divided(opcode, &a[0], &divisor));
+                }
                 let name = match opcode {
                     O::Udiv => "udiv",
                     O::Sdiv => "sdiv",
@@ -247,11 +250,56 @@ impl Translator<'_> {
             O::Fdemote => self.make(format!("fptrunc {from} {} to {out}", a[0])),
             O::FcvtFromSint => self.make(format!("sitofp {from} {} to {out}", a[0])),
             O::FcvtFromUint => self.make(format!("uitofp {from} {} to {out}", a[0])),
+            O::FcvtToSintSat | O::FcvtToUintSat if vector && bits == 32 => {
+                self.rounded(opcode == O::FcvtToSintSat, self.type_of(values[0]) == types::F64, &a[0])
+            }
             O::FcvtToSintSat => self.intrinsic("fptosi.sat", &out, &[&out, &from], &[(&from, &a[0])]),
             O::FcvtToUintSat => self.intrinsic("fptoui.sat", &out, &[&out, &from], &[(&from, &a[0])]),
             O::Bitcast => self.make(format!("bitcast {from} {} to {out}", a[0])),
             other => return Err(other.to_string()),
         })
+    }
+
+    /// Quotients or remainders of numbers of 32 bits, whose divisors are no zeros: processors divide vectors of floating-point numbers alone. In
+    /// double precision, with its 53 bits, a quotient is never rounded to the next integer: it is at least one over the divisor away from it.
+    fn divided(&mut self, opcode: Opcode, a: &str, divisor: &str) -> String {
+        let (int, float) = (format!("<{LANES} x i32>"), format!("<{LANES} x double>"));
+        let signed = matches!(opcode, Opcode::Sdiv | Opcode::Srem);
+        let (to, from) = if signed { ("sitofp", "fptosi") } else { ("uitofp", "fptoui") };
+        let x = self.make(format!("{to} {int} {a} to {float}"));
+        let y = self.make(format!("{to} {int} {divisor} to {float}"));
+        let quotient = self.make(format!("fdiv {float} {x}, {y}"));
+        let quotient = self.make(format!("{from} {float} {quotient} to {int}"));
+        if matches!(opcode, Opcode::Udiv | Opcode::Sdiv) {
+            return quotient;
+        }
+        let product = self.make(format!("mul {int} {quotient}, {divisor}"));
+        self.make(format!("sub {int} {a}, {product}"))
+    }
+
+    /// Floating-point numbers as integers of 32 bits: rounded to zero, the nearest there is where they are too large, and zero where they are no
+    /// numbers. (What LLVM has for that goes from lane to lane.)
+    fn rounded(&mut self, signed: bool, double: bool, x: &str) -> String {
+        let ty = if double { "double" } else { "float" };
+        let (float, int, bit) =
+            (format!("<{LANES} x {ty}>"), format!("<{LANES} x i32>"), format!("<{LANES} x i1>"));
+        // The first number that is too large; as LLVM writes both types.
+        let (bound, most) = if signed { (2f64.powi(31), i32::MAX) } else { (2f64.powi(32), -1) };
+        let number = |value: f64| all_lanes(ty, format!("{:#018x}", value.to_bits()));
+        let numbers = if signed {
+            let none = self.make(format!("fcmp uno {float} {x}, {x}"));
+            let x = self.make(format!("select {bit} {none}, {float} {}, {float} {x}", number(0.0)));
+            let low = self.make(format!("fcmp olt {float} {x}, {}", number(-bound)));
+            self.make(format!("select {bit} {low}, {float} {}, {float} {x}", number(-bound)))
+        } else {
+            let some = self.make(format!("fcmp ogt {float} {x}, {}", number(0.0)));
+            self.make(format!("select {bit} {some}, {float} {x}, {float} {}", number(0.0)))
+        };
+        let large = self.make(format!("fcmp oge {float} {numbers}, {}", number(bound)));
+        let small = self.make(format!("select {bit} {large}, {float} {}, {float} {numbers}", number(0.0)));
+        let convert = if signed { "fptosi" } else { "fptoui" };
+        let result = self.make(format!("{convert} {float} {small} to {int}"));
+        self.make(format!("select {bit} {large}, {int} {}, {int} {result}", all_lanes("i32", most)))
     }
 
     fn select(&mut self, values: &[Value], out: &str, form: Form) -> Result<String, Refusal> {

@@ -10,13 +10,13 @@ use super::shape::{Shape, UNIFORM, constant, thread_field};
 use super::translate::{Form, Translator, scalar_type, vector_type};
 
 /// The addresses of a row of elements.
-struct Row {
+pub(super) struct Row {
     /// The first lane's address.
-    first: String,
+    pub first: String,
     /// From one lane to the next.
-    step: i64,
+    pub step: i64,
     /// What has to hold for that.
-    valid: String,
+    pub valid: String,
 }
 
 impl Translator<'_> {
@@ -24,12 +24,15 @@ impl Translator<'_> {
     pub(super) fn effect(&mut self, inst: Inst) -> Result<(), Refusal> {
         let data = self.func.dfg.insts[inst];
         match data {
+            _ if self.done.remove(&inst) => Ok(()),
             InstructionData::Load { opcode: Opcode::Load, .. } if self.load_from_row(inst)? => Ok(()),
             InstructionData::Store { opcode: Opcode::Store, args: [value, _], .. }
                 if self.store_to_row(inst, value)? || self.store_of_little(inst, value)? =>
             {
                 Ok(())
             }
+            InstructionData::Load { opcode: Opcode::Load, .. } if self.load_structures(inst)? => Ok(()),
+            InstructionData::Store { opcode: Opcode::Store, .. } if self.store_structures(inst)? => Ok(()),
             InstructionData::Load { opcode: Opcode::Load, arg, flags, offset } => {
                 self.load(inst, arg, flags, i32::from(offset).into())
             }
@@ -156,7 +159,7 @@ impl Translator<'_> {
         self.make(format!("inttoptr i64 {at} to ptr"))
     }
 
-    fn pointers(&mut self, addresses: &str, offset: i64) -> String {
+    pub(super) fn pointers(&mut self, addresses: &str, offset: i64) -> String {
         let vector = format!("<{LANES} x i64>");
         let all = super::translate::all_lanes("i64", offset);
         let at = self.make(format!("add {vector} {addresses}, {all}"));
@@ -164,7 +167,7 @@ impl Translator<'_> {
     }
 
     /// The way to a value's lanes from its first one, where there is one. What is written for that is dropped where it is not used.
-    fn row_of(&mut self, value: Value, depth: u32) -> Result<Option<Row>, Refusal> {
+    pub(super) fn row_of(&mut self, value: Value, depth: u32) -> Result<Option<Row>, Refusal> {
         let value = self.func.dfg.resolve_aliases(value);
         if let Shape::Affine { step, .. } = self.shape(value) {
             let (first, valid) = (self.get(value, Form::Scalar)?, self.get(value, Form::Valid)?);
@@ -249,7 +252,7 @@ impl Translator<'_> {
 
     /// Has the processor fetch what the block beside this one will most likely access there: what the row of threads behind this one would. In
     /// loops addresses go their own way, and what is fetched might be in the way.
-    fn fetch_ahead(&mut self, row: &Row, address: Value, bytes: u32, offset: i64) {
+    pub(super) fn fetch_ahead(&mut self, row: &Row, address: Value, bytes: u32, offset: i64) {
         let in_loop = self.number.is_some_and(|number| self.flow.loops.iter().any(|l| l.has[number]));
         if in_loop || !self.is_confined(address, 0) {
             return;
@@ -275,7 +278,7 @@ impl Translator<'_> {
     }
 
     /// Divides control in two by whether a row is one.
-    fn divide(&mut self, row: &Row) -> Option<[String; 3]> {
+    pub(super) fn divide(&mut self, row: &Row) -> Option<[String; 3]> {
         if row.valid == "true" {
             return None;
         }
@@ -367,13 +370,7 @@ impl Translator<'_> {
                 self.begin(slow);
             }
             let at = self.pointers(&all, offset);
-            let kind = format!("v{LANES}{}", tail(ty));
-            self.declared.insert(format!(
-                "declare {vector} @llvm.masked.gather.{kind}.v{LANES}p0(<{LANES} x ptr>, i32, <{LANES} x i1>, {vector})\n"
-            ));
-            let gathered = self.make(format!(
-                "call {vector} @llvm.masked.gather.{kind}.v{LANES}p0(<{LANES} x ptr> {at}, i32 {bytes}, <{LANES} x i1> {mask}, {vector} zeroinitializer)"
-            ));
+            let gathered = self.gather(ty, bytes, &at, &mask);
             name = match &ways {
                 Some([fast, slow, out]) => {
                     self.line(format!("br label %{out}"));
@@ -385,6 +382,28 @@ impl Translator<'_> {
         }
         let name = self.make(format!("freeze {vector} {name}"));
         self.define(result, Form::Vector, name)
+    }
+
+    /// Loads the lanes of a mask from pointers that may lead anywhere.
+    pub(super) fn gather(&mut self, ty: &str, bytes: u32, pointers: &str, mask: &str) -> String {
+        let (vector, kind) = (format!("<{LANES} x {ty}>"), format!("v{LANES}{}", tail(ty)));
+        self.declared.insert(format!(
+            "declare {vector} @llvm.masked.gather.{kind}.v{LANES}p0(<{LANES} x ptr>, i32, <{LANES} x i1>, {vector})\n"
+        ));
+        self.make(format!(
+            "call {vector} @llvm.masked.gather.{kind}.v{LANES}p0(<{LANES} x ptr> {pointers}, i32 {bytes}, <{LANES} x i1> {mask}, {vector} zeroinitializer)"
+        ))
+    }
+
+    /// Stores the lanes of a mask to pointers that may lead anywhere.
+    pub(super) fn scatter(&mut self, ty: &str, bytes: u32, value: &str, pointers: &str, mask: &str) {
+        let (vector, kind) = (format!("<{LANES} x {ty}>"), format!("v{LANES}{}", tail(ty)));
+        self.declared.insert(format!(
+            "declare void @llvm.masked.scatter.{kind}.v{LANES}p0({vector}, <{LANES} x ptr>, i32, <{LANES} x i1>)\n"
+        ));
+        self.line(format!(
+            "call void @llvm.masked.scatter.{kind}.v{LANES}p0({vector} {value}, <{LANES} x ptr> {pointers}, i32 {bytes}, <{LANES} x i1> {mask})"
+        ));
     }
 
     fn store(&mut self, value: Value, address: Value, offset: i64) -> Result<(), Refusal> {
@@ -439,13 +458,7 @@ impl Translator<'_> {
             self.begin(slow);
         }
         let at = self.pointers(&all, offset);
-        let kind = format!("v{LANES}{}", tail(ty));
-        self.declared.insert(format!(
-            "declare void @llvm.masked.scatter.{kind}.v{LANES}p0({vector}, <{LANES} x ptr>, i32, <{LANES} x i1>)\n"
-        ));
-        self.line(format!(
-            "call void @llvm.masked.scatter.{kind}.v{LANES}p0({vector} {name}, <{LANES} x ptr> {at}, i32 {bytes}, <{LANES} x i1> {mask})"
-        ));
+        self.scatter(ty, bytes, &name, &at, &mask);
         if let Some([_, _, out]) = &ways {
             self.line(format!("br label %{out}"));
             self.begin(out);
@@ -606,7 +619,7 @@ enum Turns {
 }
 
 /// The end of an intrinsic function's name.
-fn tail(ty: &str) -> &str {
+pub(super) fn tail(ty: &str) -> &str {
     match ty {
         "float" => "f32",
         "double" => "f64",

@@ -72,9 +72,8 @@ fn slots_of(function: *const c_void, name: &CStr) -> Vec<usize> {
     let mut slots = Vec::new();
     for (at, bytes) in tables.into_iter().filter_map(|(at, bytes)| Some((at?, bytes?))) {
         // SAFETY: a table of a loaded object, which is mapped.
-        let table = unsafe {
-            std::slice::from_raw_parts(at as *const Relocation, bytes / size_of::<Relocation>())
-        };
+        let table =
+            unsafe { std::slice::from_raw_parts(at as *const Relocation, bytes / size_of::<Relocation>()) };
         let of_function = |r: &&Relocation| matches!(r.info as u32, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT);
         for relocation in table.iter().filter(of_function) {
             let symbol = symbols + (relocation.info >> 32) as usize * size_of::<libc::Elf64_Sym>();
@@ -102,7 +101,10 @@ fn replace(slot: usize, address: usize) -> bool {
     };
     if open {
         // SAFETY: an aligned word of the object's, which its code reads in one piece.
-        unsafe { (*(slot as *const std::sync::atomic::AtomicUsize)).store(address, std::sync::atomic::Ordering::SeqCst) };
+        unsafe {
+            (*(slot as *const std::sync::atomic::AtomicUsize))
+                .store(address, std::sync::atomic::Ordering::SeqCst)
+        };
     }
     open
 }

@@ -15,6 +15,7 @@ mod flow;
 mod llvm;
 mod rows;
 mod shape;
+mod structures;
 mod translate;
 
 use std::sync::OnceLock;

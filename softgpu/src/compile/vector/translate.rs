@@ -14,6 +14,7 @@ use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
 use super::rows::NOBODY;
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
+use super::structures::Stores;
 use crate::abi;
 
 /// How a value is wanted.
@@ -59,6 +60,10 @@ pub(super) struct Translator<'a> {
     pub(super) number: Option<usize>,
     /// Whether what the block has written so far of the operands of a cut are constants.
     pub(super) plain: bool,
+    /// Accesses of the block that have been made with others.
+    pub(super) done: HashSet<Inst>,
+    /// Stores that are to be made at the last of them.
+    pub(super) stores: Option<(Stores, Inst)>,
     /// The address of the function for textures, which finds its operands in the running thread.
     pub(super) texture: i64,
 }
@@ -118,6 +123,8 @@ impl<'a> Translator<'a> {
             bits: FULL.into(),
             number: None,
             plain: true,
+            done: HashSet::new(),
+            stores: None,
             texture: texture as i64,
         };
         t.find_travels();

@@ -51,8 +51,8 @@ impl Team {
         let (others, base) = (std::mem::take(&mut slot.others), slot.window);
         let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker, vectors);
         let others = others.into_iter().zip(1..);
-        let others =
-            others.map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, vectors));
+        let others = others
+            .map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, vectors));
         Self { first, others: others.collect(), ended: 0, next, vectors }
     }
 
