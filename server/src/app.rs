@@ -151,6 +151,10 @@ fn wall_in(
     number: Option<u32>,
 ) -> io::Result<u32> {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    if needs == confine::Needs::Nothing {
+        // The software GPU may be asked to use a library, which could not be opened later.
+        rgpu_softgpu::open_before_confinement();
+    }
     confine::limit(limits)?;
     if let (confine::Needs::Nothing, Some(number)) = (needs, number) {
         // The daemon has said what is missing.

@@ -195,8 +195,9 @@ pub(crate) fn with_few_variables(command: &mut Command, kind: DeviceKind) {
         }
         DeviceKind::Software | DeviceKind::Auto => false,
     };
-    let limit = rgpu_control::settings::KERNEL_LIMIT_VARIABLE.as_bytes();
-    let always = |text: &[u8]| text == b"RUST_BACKTRACE" || text == b"LLVM_PROFILE_FILE" || text == limit;
+    use rgpu_control::settings::{KERNEL_LIMIT_VARIABLE, VECTORS_VARIABLE};
+    let read = ["RUST_BACKTRACE", "LLVM_PROFILE_FILE", KERNEL_LIMIT_VARIABLE, VECTORS_VARIABLE];
+    let always = |text: &[u8]| read.iter().any(|name| text == name.as_bytes());
     for (name, value) in std::env::vars_os() {
         if kept(name.as_bytes()) || always(name.as_bytes()) {
             command.env(name, value);

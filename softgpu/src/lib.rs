@@ -9,4 +9,5 @@ pub mod compile;
 pub mod exec;
 pub mod library;
 
+pub use compile::vector::open_before_confinement;
 pub use exec::{Config, Profile, SoftGpu, describe};

@@ -87,8 +87,14 @@ unsafe impl Send for Functions {}
 // SAFETY: as above.
 unsafe impl Sync for Functions {}
 
+static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+
+/// Whether the library has been opened.
+pub(super) fn is_open() -> bool {
+    matches!(FUNCTIONS.get(), Some(Ok(_)))
+}
+
 fn functions() -> Result<&'static Functions, String> {
-    static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
     FUNCTIONS.get_or_init(open).as_ref().map_err(String::clone)
 }
 

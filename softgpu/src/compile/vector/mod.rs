@@ -28,7 +28,7 @@ use crate::abi::{LANES, RunFn, Vectors};
 /// The environment variable that says when kernels are compiled for vectors of threads.
 pub const VARIABLE: &str = "RGPU_VECTORS";
 
-/// Whether this process cannot open libraries.
+/// Whether this process cannot open libraries, and has not opened libLLVM before that.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
@@ -37,9 +37,19 @@ thread_local! {
     pub(crate) static CHOSEN: std::cell::Cell<Option<bool>> = const { std::cell::Cell::new(None) };
 }
 
-/// From now on no kernel is compiled for vectors of threads: a confined process cannot open a library.
+/// Opens libLLVM now, where the environment asks for code for vectors of threads by name: in a process that is going to be confined, and
+/// cannot open a library then.
+pub fn open_before_confinement() {
+    if matches!(wanted(), Some(Mode::Auto | Mode::First)) {
+        let _ = possible();
+    }
+}
+
+/// From now on no library is opened: kernels are compiled for vectors of threads only if that was prepared for.
 pub(crate) fn close() {
-    CLOSED.store(true, Ordering::Relaxed);
+    if !llvm::is_open() {
+        CLOSED.store(true, Ordering::Relaxed);
+    }
 }
 
 /// When kernels are compiled for vectors of threads.
@@ -63,9 +73,19 @@ pub fn mode() -> Mode {
     if let Some(chosen) = CHOSEN.get() {
         return if chosen && possible().is_ok() { Mode::First } else { Mode::Off };
     }
-    *WANTED.get_or_init(|| match std::env::var(VARIABLE).as_deref() {
-        Ok("first") if possible().is_ok() => Mode::First,
-        Ok("auto") if possible().is_ok() => Mode::Auto,
+    *WANTED.get_or_init(|| match wanted() {
+        Some(Mode::First) if possible().is_ok() => Mode::First,
+        // Nothing is opened before a kernel has earned it.
+        Some(Mode::Auto) | None if has_vectors() => Mode::Auto,
+        _ => Mode::Off,
+    })
+}
+
+/// What the environment says, if it says anything.
+fn wanted() -> Option<Mode> {
+    std::env::var_os(VARIABLE).map(|value| match value.to_str() {
+        Some("first") => Mode::First,
+        Some("auto") => Mode::Auto,
         _ => Mode::Off,
     })
 }
@@ -82,11 +102,15 @@ pub(super) fn say(kernel: &str, why: &str) {
 
 /// Whether this machine can run such code, and why not.
 pub fn possible() -> Result<(), String> {
+    if has_vectors() { llvm::available() } else { Err("the processor has no vectors of 256 bits".into()) }
+}
+
+/// Whether the processor has the vectors.
+fn has_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        return llvm::available();
-    }
-    Err("the processor has no vectors of 256 bits".into())
+    return std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 static KERNELS: AtomicU64 = AtomicU64::new(0);
