@@ -168,3 +168,51 @@ extern "C" __global__ void early(const float *in, float *out, int n)
     __syncthreads();
     out[i] = kept[threadIdx.x ^ 1] + kept[255 - threadIdx.x];
 }
+
+// Structures of two and four numbers, whole groups of them and a rest.
+extern "C" __global__ void structures(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n / 8) {
+        float4 four = ((const float4 *)in)[i];
+        float2 two = ((const float2 *)in)[i];
+        ((float4 *)out)[i] = make_float4(four.w + two.x, four.z - two.y, four.y * two.x, four.x);
+    } else if (i >= n / 4 && i < n / 2) {
+        float2 two = ((const float2 *)in)[i];
+        ((float2 *)out)[i] = make_float2(two.y, two.x + 1.0f);
+    }
+}
+
+// Quotients, remainders, and numbers rounded to integers, at the ends of their ranges, too.
+extern "C" __global__ void integers(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    unsigned a = __float_as_uint(in[i]) * 2654435761u ^ i * 40503u, b = a >> (i & 31) | 1;
+    int c = int(a) ^ 0x55aa55aa, d = int(b) >> (i & 7) | 1;
+    float large = in[i] * __uint_as_float(i * 2654435761u);
+    double huge = double(large) * 1e3;
+    if (i % 7 == 0) a = ~0u;
+    if (i % 11 == 0) c = -2147483647 - (d != -1);
+    unsigned mixed = a / b ^ (a % b) * 3 ^ unsigned(c / d) * 5 ^ unsigned(c % d) * 7;
+    mixed ^= unsigned(__float2int_rz(large)) * 11 ^ __float2uint_rn(large) * 13;
+    mixed ^= unsigned(__double2int_rd(huge)) * 17 ^ __double2uint_ru(huge) * 19;
+    out[i] = __uint_as_float(mixed & 0x3fffffff);
+}
+
+static __device__ __noinline__ float series(float x, int terms)
+{
+    float part[4] = {x, 1.0f, x * x, 0.5f}, sum = 0;
+    for (int i = 0; i < terms; i++) sum += part[i & 3] / float(i + 1);
+    return sum;
+}
+
+// A function that is called, with memory of its own, by lanes apart and together.
+extern "C" __global__ void calls(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float x = series(in[i], 5 + (i & 3));
+    if (in[i] > 2.0f) x += series(x, 3);
+    out[i] = x;
+}

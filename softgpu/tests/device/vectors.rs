@@ -32,10 +32,15 @@ const KERNELS: &[Row] = &[
     ("divergent", |n| line(n, 256), 1),
     ("scattered", |n| line(n, 256), 5),
     ("early", |n| line(n, 256), 5),
+    ("structures", |n| line(n, 256), 0),
+    ("integers", |n| line(n, 256), 0),
+    ("calls", |n| line(n, 256), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),
     ("scattered", |n| line(n, 5), 0),
+    ("structures", |n| line(n, 60), 0),
+    ("integers", |n| line(n, 60), 0),
     ("stencil", |n| ([1024 / 4, n.div_ceil(1024 * 8).max(1), 1], [4, 8, 1]), 0),
 ];
 
@@ -50,58 +55,81 @@ impl rgpu_device::Host for Quiet {
     fn host_func(&self, _: u64) {}
 }
 
-/// What a kernel left, as one number, and the shortest time that it took.
-fn run(row: &Row, n: u32, times: u32) -> (u64, Duration) {
-    let config = Config { memory_bytes_per_device: 256 << 20, workers: 2, ..Config::default() };
-    let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet)).unwrap();
-    static NEXT: AtomicU64 = AtomicU64::new(0x3800_0000_0000);
-    let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
-    let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
-    let memory = plan.devices[0].base;
-    let bytes = 4 * u64::from(n.max(512 * 512));
-    gpu.mem_alloc(0, memory, 2 * bytes, MemoryKind::Device).unwrap();
-    let module = gpu.module_load(0, 7, PTX, &[]).unwrap();
-    let numbers = (0..bytes / 4).flat_map(|i| ((i * 7919 % 1000) as f32 / 250.0).to_le_bytes());
-    let input: Vec<u8> = numbers.collect();
-    gpu.copy_to_device(0, Region::linear(memory, bytes), 0, HostData::Owned(input)).unwrap();
-    let zeros = HostData::Owned(vec![0; bytes as usize]);
-    gpu.copy_to_device(0, Region::linear(memory + bytes, bytes), 0, zeros).unwrap();
-    let mut params = memory.to_le_bytes().to_vec();
-    params.extend((memory + bytes).to_le_bytes());
-    params.extend(n.to_le_bytes());
-    let function = module.functions.iter().position(|f| f.name == row.0).unwrap() as u32;
-    let (grid, block) = row.1(n);
-    let launch = || {
+/// A kernel with its memory.
+struct Ready {
+    gpu: Arc<SoftGpu>,
+    function: u32,
+    shape: ([u32; 3], [u32; 3]),
+    params: Vec<u8>,
+    output: Range,
+}
+
+impl Ready {
+    fn new(row: &Row, n: u32) -> Self {
+        let config = Config { memory_bytes_per_device: 256 << 20, workers: 2, ..Config::default() };
+        let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet)).unwrap();
+        static NEXT: AtomicU64 = AtomicU64::new(0x3800_0000_0000);
+        let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
+        let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
+        let memory = plan.devices[0].base;
+        let bytes = 4 * u64::from(n.max(512 * 512));
+        gpu.mem_alloc(0, memory, 2 * bytes, MemoryKind::Device).unwrap();
+        let module = gpu.module_load(0, 7, PTX, &[]).unwrap();
+        let numbers = (0..bytes / 4).flat_map(|i| ((i * 7919 % 1000) as f32 / 250.0).to_le_bytes());
+        let input: Vec<u8> = numbers.collect();
+        gpu.copy_to_device(0, Region::linear(memory, bytes), 0, HostData::Owned(input)).unwrap();
+        let output = Range { base: memory + bytes, size: bytes };
+        let zeros = HostData::Owned(vec![0; bytes as usize]);
+        gpu.copy_to_device(0, Region::linear(output.base, bytes), 0, zeros).unwrap();
+        let mut params = memory.to_le_bytes().to_vec();
+        params.extend(output.base.to_le_bytes());
+        params.extend(n.to_le_bytes());
+        let function = module.functions.iter().position(|f| f.name == row.0).unwrap() as u32;
+        Self { gpu, function, shape: row.1(n), params, output }
+    }
+
+    fn launch(&self) {
         let (stream, shared_bytes, cooperative) = (0, 0, false);
         let launch = Launch {
             stream,
             module: 7,
-            function,
-            grid,
-            block,
+            function: self.function,
+            grid: self.shape.0,
+            block: self.shape.1,
             shared_bytes,
             cooperative,
             cluster: [0; 3],
-            params: &params,
+            params: &self.params,
         };
-        gpu.launch(launch).unwrap();
-        gpu.synchronize_blocking(Target::Device(0)).unwrap();
-    };
-    launch();
+        self.gpu.launch(launch).unwrap();
+        self.gpu.synchronize_blocking(Target::Device(0)).unwrap();
+    }
+
+    /// What the kernel has left, as one number.
+    fn hash(&self) -> u64 {
+        let mut output = vec![0u8; self.output.size as usize];
+        let to = Region::linear(output.as_mut_ptr() as u64, self.output.size);
+        // SAFETY: `output` outlives the call, which waits.
+        let to = unsafe { HostTarget::new(to) };
+        let from = Region::linear(self.output.base, self.output.size);
+        self.gpu.copy_from_device_blocking(0, from, to).unwrap();
+        output.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// What a kernel left, as one number, and the shortest time that it took.
+fn run(row: &Row, n: u32, times: u32) -> (u64, Duration) {
+    let ready = Ready::new(row, n);
+    ready.launch();
+    let hash = ready.hash();
     let mut best = Duration::from_secs(1 << 20);
-    let mut output = vec![0u8; bytes as usize];
-    let to = Region::linear(output.as_mut_ptr() as u64, bytes);
-    // SAFETY: `output` outlives the call, which waits.
-    let to = unsafe { HostTarget::new(to) };
-    gpu.copy_from_device_blocking(0, Region::linear(memory + bytes, bytes), to).unwrap();
     for _ in 0..times {
         let begun = Instant::now();
-        launch();
+        ready.launch();
         best = best.min(begun.elapsed());
     }
-    let hash = output.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
     (hash, best)
 }
 
@@ -112,6 +140,11 @@ const WHAT: &str = "TEST_OF_VECTORS";
 #[test]
 fn one_process() {
     let Ok(what) = std::env::var(WHAT) else { return };
+    match what.split_once(' ') {
+        Some(("end", after)) => return end(after.parse().unwrap()),
+        _ if what == "change" => return change(),
+        _ => {}
+    }
     for row in KERNELS.iter().filter(|row| what == "compare" || row.2 > 0) {
         let before = vector::kernels();
         let (hash, time) = match &*what {
@@ -121,6 +154,35 @@ fn one_process() {
         let vectors = vector::kernels() > before;
         println!("\nkernel {} {hash:x} {} {vectors}", row.0, time.as_nanos());
     }
+}
+
+/// Launches kernels until there is code for vectors of them: within a launch or between two. What a launch leaves must not depend on that.
+fn change() {
+    for name in ["nbody", "matmul"] {
+        let row = KERNELS.iter().find(|row| row.0 == name).unwrap();
+        let (before, until) = (vector::kernels(), Instant::now() + Duration::from_secs(60));
+        let ready = Ready::new(row, 1 << 17);
+        let mut hashes = Vec::new();
+        let mut more = 3;
+        while more > 0 && Instant::now() < until {
+            ready.launch();
+            hashes.push(ready.hash());
+            more -= i32::from(vector::kernels() > before);
+        }
+        hashes.dedup();
+        println!("\nkernel {name} {:x} {} {}", hashes[0], hashes.len(), vector::kernels() > before);
+    }
+}
+
+/// Ends the process so many milliseconds after a kernel has earned code for vectors, while that is being made.
+fn end(after: u64) {
+    let row = KERNELS.iter().find(|row| row.0 == "integers").unwrap();
+    let (ready, until) = (Ready::new(row, 1 << 20), Instant::now() + Duration::from_millis(100));
+    while Instant::now() < until {
+        ready.launch();
+    }
+    std::thread::sleep(Duration::from_millis(after));
+    std::process::exit(0);
 }
 
 fn in_a_process(what: &str, tier: &str) -> Vec<(String, String, u64, bool)> {
@@ -150,6 +212,25 @@ fn both_tiers_compute_the_same() {
         assert!(!one.3, "{} was compiled for vectors where that is off", one.0);
         assert!(many.3, "{} was not compiled for vectors", many.0);
         assert_eq!(one.1, many.1, "{}", one.0);
+    }
+}
+
+#[test]
+fn kernels_go_over_to_vectors_and_leave_the_same() {
+    if let Err(why) = vector::possible() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    for (name, _, results, vectors) in in_a_process("change", "auto") {
+        assert_eq!((results, vectors), (1, true), "{name}");
+    }
+}
+
+#[test]
+fn processes_may_end_while_kernels_are_compiled() {
+    for after in (0..200).step_by(20) {
+        // That it ends well is looked at there.
+        assert!(in_a_process(&format!("end {after}"), "auto").is_empty());
     }
 }
 
