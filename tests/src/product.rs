@@ -149,7 +149,12 @@ impl Daemon {
         if !options.contains(&"--device") {
             all.extend(["--device", "software"]);
         }
-        Self::start_device(product, &all)
+        Self::start_device(product, &all, &[])
+    }
+
+    /// Starts a daemon with the software GPU and a variable in its environment.
+    pub fn start_told(product: &Product, variable: (&str, &str)) -> Result<Self> {
+        Self::start_device(product, &["--device", "software"], &[variable])
     }
 
     /// Starts a daemon whose device is the NVIDIA driver, for which our own library stands in: what
@@ -158,21 +163,22 @@ impl Daemon {
     pub fn start_over_driver(product: &Product) -> Result<Self> {
         let shim = product.shim();
         let driver = shim.to_str().context("The library's path is not UTF-8")?;
-        Self::start_device(product, &["--device", "nvidia", "--driver", driver])
+        Self::start_device(product, &["--device", "nvidia", "--driver", driver], &[])
     }
 
     /// Starts a daemon that finds out by itself which device there is.
     pub fn start_auto(product: &Product) -> Result<Self> {
-        Self::start_device(product, &[])
+        Self::start_device(product, &[], &[])
     }
 
-    fn start_device(product: &Product, options: &[&str]) -> Result<Self> {
+    fn start_device(product: &Product, options: &[&str], environment: &[(&str, &str)]) -> Result<Self> {
         let keeps = options.iter().any(|o| o.starts_with("--image-cache"));
         let nothing: &[&str] = if keeps { &[] } else { &["--image-cache-size", "0"] };
         let mut child = clean(&product.rgpu())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(options)
             .args(nothing)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

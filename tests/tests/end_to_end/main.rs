@@ -34,6 +34,7 @@ mod shim;
 mod slurm;
 mod tensor_maps;
 mod tracing;
+mod vectors;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     tests.extend(modules::tests());
     tests.extend(block_clusters::tests());
     tests.extend(kept_code::tests());
+    tests.extend(vectors::tests());
     tests.extend(several::tests());
     tests.extend(between_servers::tests());
     tests.extend(sharing::tests());

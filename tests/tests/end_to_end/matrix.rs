@@ -35,19 +35,12 @@ pub(crate) fn tests() -> Vec<Test> {
             }
         }
     }
-    // What counts on the lanes of a warp being abreast, for vectors of threads, too.
-    tests.push(Test::new("examples::vectors::static13::warp_synchronous", || {
-        let program = program("warp_synchronous", Version::Cuda13, Linking::Static)?;
-        let mut command = product()?.run_in_process();
-        command.env("RGPU_VECTORS", "first").arg("--").arg(program);
-        says_ok("warp_synchronous", process::run(&mut command)?)
-    }));
     tests.push(Test::alone("eight_applications_at_once_on_one_daemon", move || eight_at_once(&names)));
     tests
 }
 
 /// Checks that a program ended well and said so.
-fn says_ok(name: &str, finished: Finished) -> Result<()> {
+pub(crate) fn says_ok(name: &str, finished: Finished) -> Result<()> {
     let finished = finished.success()?;
     ensure!(
         finished.stdout.lines().any(|l| l.starts_with(&format!("{name}: ok"))),
