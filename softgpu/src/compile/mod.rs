@@ -158,6 +158,17 @@ impl Program {
     }
 }
 
+/// What a kernel is emitted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One thread after another.
+    Threads,
+    /// Vectors of threads.
+    Vectors,
+    /// Vectors of threads, with the functions that it calls in it.
+    VectorsInOne,
+}
+
 /// Statements of a kernel up to which functions are put into it for code for vectors.
 const VECTOR_STATEMENTS: usize = 20_000;
 
@@ -174,7 +185,7 @@ impl<'a> Bodies<'a> {
 
     /// As [`Bodies::new`], with all functions in the kernel that can be, as long as it does not get too large: code for vectors of threads
     /// calls none.
-    fn for_vectors(unit: &'a Unit, id: FunctionId) -> Result<Self, Error> {
+    fn in_one(unit: &'a Unit, id: FunctionId) -> Result<Self, Error> {
         let plain = Self::new(unit, id)?;
         let alone = |id: &FunctionId| {
             let function = &unit.module.functions[id.0 as usize];
@@ -308,7 +319,9 @@ impl Linked {
     }
 
     fn add_vectors(&self, id: FunctionId, kernel: &abi::Kernel) {
-        match self.compile_vectors(id) {
+        // What threads leave at a cut has to be alike in both tiers, and functions that are part of a kernel might change it.
+        let form = if kernel.cuts.is_empty() { Form::VectorsInOne } else { Form::Vectors };
+        match self.compile_vectors(id, form) {
             // The state is that of the code it stands beside.
             Ok((state_bytes, vectors)) if state_bytes == kernel.state_bytes => {
                 let _ = kernel.vectors.set(vectors);
@@ -348,12 +361,14 @@ impl Linked {
         &self,
         id: FunctionId,
         table: &Table,
-        for_vectors: bool,
+        form: Form,
         hand_on: impl FnOnce(Verified<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let unit = &self.unit;
-        let bodies = if for_vectors { Bodies::for_vectors(unit, id)? } else { Bodies::new(unit, id)? };
-        let shared = bodies.shared(unit)?;
+        // Variables lie where the first tier has them: threads of one block may run in either.
+        let plain = Bodies::new(unit, id)?;
+        let shared = plain.shared(unit)?;
+        let bodies = if form == Form::VectorsInOne { Bodies::in_one(unit, id)? } else { plain };
         let reserved_shared = Cell::new(false);
         let sites = RefCell::default();
         let context = Context {
@@ -362,7 +377,7 @@ impl Linked {
             shared: &shared,
             table,
             reserved_shared: &reserved_shared,
-            for_vectors,
+            for_vectors: form != Form::Threads,
             sites: &sites,
             cluster: unit.knows_cluster_addresses(&bodies.all(unit)),
         };
@@ -402,11 +417,11 @@ impl Linked {
     }
 
     /// Compiles a kernel for vectors of threads. The number is that of the bytes of its threads' states.
-    fn compile_vectors(&self, id: FunctionId) -> Result<(u32, abi::Vectors), String> {
+    fn compile_vectors(&self, id: FunctionId, form: Form) -> Result<(u32, abi::Vectors), String> {
         if self.environment.checks.bits() != 0 {
             return Err("its accesses are looked at".into());
         }
-        let compiled = self.with_kernel(id, &self.unit.table(), true, |verified| {
+        let compiled = self.with_kernel(id, &self.unit.table(), form, |verified| {
             if self.unit.needs_turns(&verified.bodies.kernel).is_some() {
                 return Ok(Err("its lanes take turns".into()));
             }
@@ -420,7 +435,7 @@ impl Linked {
 
     /// Compiles a kernel and all that it calls.
     fn compile(&self, id: FunctionId, table: &Table) -> Result<Compiled, Error> {
-        self.with_kernel(id, table, false, |verified| self.finish(id, verified))
+        self.with_kernel(id, table, Form::Threads, |verified| self.finish(id, verified))
     }
 
     fn finish(&self, id: FunctionId, verified: Verified<'_>) -> Result<Compiled, Error> {
