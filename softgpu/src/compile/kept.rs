@@ -81,13 +81,13 @@ impl Shelf {
     }
 
     /// What is kept under a name, if that is there and whole.
-    pub(super) fn find(&self, name: &Name) -> Option<Compiled> {
-        Compiled::from_bytes(&self.host.kept_code(name)?)
+    pub(super) fn find<T>(&self, name: &Name, from_bytes: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        from_bytes(&self.host.kept_code(name)?)
     }
 
-    /// Keeps a kernel.
-    pub(super) fn keep(&self, name: &Name, compiled: &Compiled) {
-        self.host.keep_code(name, &compiled.to_bytes());
+    /// Keeps a kernel's bytes.
+    pub(super) fn keep(&self, name: &Name, bytes: &[u8]) {
+        self.host.keep_code(name, bytes);
     }
 }
 
@@ -292,13 +292,13 @@ impl MatrixBytes {
 }
 
 impl PieceBytes {
-    fn of(piece: &Piece) -> Self {
+    pub(super) fn of(piece: &Piece) -> Self {
         let Piece { id, bytes, align, references, lines } = piece;
         let references = references.iter().map(ReferenceBytes::of).collect();
         Self { id: id.0, align: *align, bytes: bytes.clone(), references, lines: lines.0.clone() }
     }
 
-    fn piece(self) -> Option<Piece> {
+    pub(super) fn piece(self) -> Option<Piece> {
         let references = self.references.iter().map(ReferenceBytes::reference).collect::<Option<Vec<_>>>()?;
         let length = self.bytes.len();
         let fits =

@@ -304,43 +304,79 @@ impl Linked {
         }
         let kernel = Arc::new(self.find_or_compile(index, id)?);
         if vector::mode() == vector::Mode::First {
-            // Code for vectors of threads is not kept.
-            self.add_vectors(id, &kernel);
+            self.add_vectors(index, id, &kernel, true);
         }
         *slot = Some(kernel.clone());
         Ok(kernel)
     }
 
-    /// Compiles a kernel for vectors of threads, where that can be done. Launches from then on may use it.
-    pub fn improve(&self, index: u32) {
+    /// Gets code for vectors of threads for a kernel, where there can be some: what an earlier process has kept, or else, if `compile`, compiled
+    /// now. Launches from then on may use it.
+    pub fn improve(&self, index: u32, compile: bool) {
         if let (Some(kernel), Some(&id)) = (self.compiled(index), self.unit.kernels.get(index as usize)) {
-            self.add_vectors(id, &kernel);
+            self.add_vectors(index, id, &kernel, compile);
         }
     }
 
-    fn add_vectors(&self, id: FunctionId, kernel: &abi::Kernel) {
-        // What threads leave at a cut has to be alike in both tiers, and functions that are part of a kernel might change it.
-        let form = if kernel.cuts.is_empty() { Form::VectorsInOne } else { Form::Vectors };
-        match self.compile_vectors(id, form) {
-            // The state is that of the code it stands beside.
-            Ok((state_bytes, vectors)) if state_bytes == kernel.state_bytes => {
-                let _ = kernel.vectors.set(vectors);
-            }
-            Ok(_) => vector::say(&kernel.name, "its state is another one"),
+    fn add_vectors(&self, index: u32, id: FunctionId, kernel: &abi::Kernel, compile: bool) {
+        if kernel.vectors.get().is_some() {
+            return;
+        }
+        let made = self.find_or_compile_vectors(index, id, kernel, compile);
+        match made.and_then(|made| made.place(self.unit.table()).map_err(|e| e.to_string())) {
+            Ok(vectors) => _ = kernel.vectors.set(vectors),
             Err(why) => vector::say(&kernel.name, &why),
         }
     }
 
+    fn find_or_compile_vectors(
+        &self,
+        index: u32,
+        id: FunctionId,
+        kernel: &abi::Kernel,
+        compile: bool,
+    ) -> Result<vector::Made, String> {
+        let kept =
+            self.kept(index).map_err(|e| e.to_string())?.map(|(shelf, name)| (shelf, vector::name(&name)));
+        // The state is that of the code it stands beside.
+        let fits = |made: &vector::Made| made.state_bytes == kernel.state_bytes;
+        if let Some((shelf, name)) = &kept
+            && let Some(made) = shelf.find(name, vector::Made::from_bytes).filter(fits)
+        {
+            return Ok(made);
+        }
+        if !compile {
+            return Err("nothing is kept".into());
+        }
+        // What threads leave at a cut has to be alike in both tiers, and functions that are part of a kernel might change it.
+        let form = if kernel.cuts.is_empty() { Form::VectorsInOne } else { Form::Vectors };
+        // Until it has been kept: a process that ends waits for this.
+        let compiler = vector::Compiler::begin()?;
+        let made = self.compile_vectors(&compiler, id, form)?;
+        if !fits(&made) {
+            return Err("its state is another one".into());
+        }
+        if let Some((shelf, name)) = kept.filter(|_| made.is_movable) {
+            shelf.keep(&name, &made.to_bytes());
+        }
+        Ok(made)
+    }
+
+    /// Where a kernel is kept, and under what name, if it is.
+    fn kept(&self, index: u32) -> Result<Option<(&Shelf, kept::Name)>, Error> {
+        let Some(shelf) = &self.shelf else { return Ok(None) };
+        // What is counted in a kernel is not kept with its machine code.
+        if self.environment.checks.counts {
+            return Ok(None);
+        }
+        Ok(shelf.name(&self.unit, &self.environment, index)?.map(|name| (shelf, name)))
+    }
+
     fn find_or_compile(&self, index: u32, id: FunctionId) -> Result<abi::Kernel, Error> {
         let unit = &self.unit;
-        let kept = match &self.shelf {
-            // What is counted in a kernel is not kept with its machine code.
-            Some(_) if self.environment.checks.counts => None,
-            Some(shelf) => shelf.name(unit, &self.environment, index)?.map(|name| (shelf, name)),
-            None => None,
-        };
+        let kept = self.kept(index)?;
         if let Some((shelf, name)) = &kept
-            && let Some(compiled) = shelf.find(name)
+            && let Some(compiled) = shelf.find(name, Compiled::from_bytes)
             && let Ok(kernel) = self.place(id, compiled, unit.table())
         {
             return Ok(kernel);
@@ -351,7 +387,7 @@ impl Linked {
         if let Some((shelf, name)) = &kept
             && compiled.pieces.iter().all(is_movable)
         {
-            shelf.keep(name, &compiled);
+            shelf.keep(name, &compiled.to_bytes());
         }
         self.place(id, compiled, table)
     }
@@ -416,8 +452,13 @@ impl Linked {
         })
     }
 
-    /// Compiles a kernel for vectors of threads. The number is that of the bytes of its threads' states.
-    fn compile_vectors(&self, id: FunctionId, form: Form) -> Result<(u32, abi::Vectors), String> {
+    /// Compiles a kernel for vectors of threads.
+    fn compile_vectors(
+        &self,
+        compiler: &vector::Compiler,
+        id: FunctionId,
+        form: Form,
+    ) -> Result<vector::Made, String> {
         if self.environment.checks.bits() != 0 {
             return Err("its accesses are looked at".into());
         }
@@ -425,10 +466,10 @@ impl Linked {
             if self.unit.needs_turns(&verified.bodies.kernel).is_some() {
                 return Ok(Err("its lanes take turns".into()));
             }
-            let (function, state_bytes) = (&verified.machine.func, verified.facts.state_bytes);
-            let frame = verified.frame;
-            let vectors = vector::compile(function, state_bytes, frame, self.environment.helpers.texture);
-            Ok(vectors.map(|vectors| (state_bytes, vectors)))
+            let sizes = (verified.facts.state_bytes, verified.frame);
+            let helpers = verified.around.helpers;
+            let places = relocate::Places { helpers, table: verified.around.table };
+            Ok(compiler.compile(id, &verified.machine.func, sizes, helpers.texture, &places))
         });
         compiled.map_err(|error| error.to_string()).flatten()
     }

@@ -50,7 +50,8 @@ pub(super) struct Places<'a> {
 }
 
 impl Places<'_> {
-    fn target(&self, address: u64) -> Option<Target> {
+    /// What an address stands for that another process has elsewhere.
+    pub(super) fn target(&self, address: u64) -> Option<Target> {
         let Helpers {
             vprintf,
             malloc,

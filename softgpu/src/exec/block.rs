@@ -225,11 +225,13 @@ impl Resident {
         }
         loop {
             let mut idle = true;
-            if !self.context.grid.has_warp_cuts
-                && self.warps.iter().all(|w| w.ready != 0 && w.ready == w.alive)
-            {
+            let all = self.warps.iter().all(|w| w.ready != 0 && w.ready == w.alive);
+            if all && !self.context.grid.has_warp_cuts {
                 idle = false;
                 self.run_all(guard)?;
+            } else if all && self.has_vectors && self.alive() == self.slot.threads.len() {
+                idle = false;
+                self.run_all_warps(guard)?;
             } else {
                 for w in 0..self.warps.len() {
                     if self.warps[w].ready != 0 {
@@ -352,10 +354,26 @@ impl Resident {
         done.map_err(|fault| self.fault(fault))
     }
 
+    /// How many threads have not ended.
+    fn alive(&self) -> usize {
+        self.warps.iter().map(|w| w.alive.count_ones() as usize).sum()
+    }
+
+    /// Runs a block all of whose threads are ready, for kernels with operations of a warp: each thread to its next stop.
+    fn run_all_warps(&mut self, guard: &mut Guard) -> Result<()> {
+        let count = self.slot.threads.len();
+        self.run(guard, 0, count)?;
+        for w in 0..self.warps.len() {
+            let start = w * WARP;
+            self.settle(w, start, WARP.min(count - start))?;
+        }
+        Ok(())
+    }
+
     /// Runs a block all of whose threads are ready, for kernels without operations of a warp.
     fn run_all(&mut self, guard: &mut Guard) -> Result<()> {
         let count = self.slot.threads.len();
-        if self.warps.iter().map(|w| w.ready.count_ones() as usize).sum::<usize>() != count {
+        if self.alive() != count {
             for w in 0..self.warps.len() {
                 self.run_ready(guard, w)?;
             }
@@ -418,9 +436,16 @@ impl Resident {
         }
         let start = w * WARP + first;
         self.run(guard, start, count)?;
+        self.settle(w, start, count)?;
+        Ok(true)
+    }
+
+    /// Carries out what all living lanes of a warp, which lie in a row, have come to.
+    fn settle(&mut self, w: usize, start: usize, count: usize) -> Result<()> {
         if self.go_on_in_rows(w, start, count) {
-            return Ok(true);
+            return Ok(());
         }
+        let alive = self.warps[w].alive;
         self.spread(start, start + count);
         let row = &self.slot.threads[start..start + count];
         let (stop, mask) = (row[0].stop, row[0].op[3] as u32);
@@ -443,7 +468,7 @@ impl Resident {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Runs the lanes of a warp that are ready, each to its next stop.

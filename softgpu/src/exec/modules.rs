@@ -30,8 +30,8 @@ pub(super) trait Kernels: Send + Sync {
     /// The kernel with this index, compiled when first asked for.
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
 
-    /// Makes code for vectors of threads for a kernel that has been compiled, if that can be done.
-    fn improve(&self, _index: u32) {}
+    /// Gets code for vectors of threads for a kernel that has been compiled, if there can be some: what is kept, or else, if `compile`, made now.
+    fn improve(&self, _index: u32, _compile: bool) {}
 }
 
 impl Kernels for Linked {
@@ -47,8 +47,8 @@ impl Kernels for Linked {
         Linked::kernel(self, index)
     }
 
-    fn improve(&self, index: u32) {
-        Linked::improve(self, index);
+    fn improve(&self, index: u32, compile: bool) {
+        Linked::improve(self, index, compile);
     }
 }
 
@@ -106,9 +106,9 @@ impl Module {
         self.tiers.get(function as usize)
     }
 
-    /// Makes code for vectors of threads for a kernel, if that can be done.
-    pub(super) fn improve(&self, function: u32) {
-        self.kernels.improve(function);
+    /// Gets code for vectors of threads for a kernel, if there can be some: what is kept, or else, if `compile`, made now.
+    pub(super) fn improve(&self, function: u32, compile: bool) {
+        self.kernels.improve(function, compile);
     }
 }
 

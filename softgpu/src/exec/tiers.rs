@@ -1,5 +1,5 @@
 //! Which code of a kernel is run: each kernel begins in the first tier, and one that has taken long enough gets code for vectors of threads,
-//! made in the background. What then takes less time per block is run.
+//! kept by an earlier process or made in the background. What then takes less time per block is run.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -12,7 +12,9 @@ use super::modules::Module;
 use super::worker::spawn_masked;
 use crate::compile::vector::{self, Mode};
 
-/// What a kernel has to have taken of the processors before it earns other code: about what making that takes.
+/// What a kernel has to have taken of the processors before code is looked for that an earlier process has kept: several times what that takes.
+const LOOKED_FOR: u64 = 1_000_000;
+/// What it has to have taken before it earns code that is made now: about what making that takes.
 const EARNED: u64 = 40_000_000;
 /// Launches that tell how fast a tier is.
 const TRIALS: u32 = 4;
@@ -40,13 +42,22 @@ impl Speed {
     }
 }
 
+/// What a kernel has earned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Earned {
+    /// That code for vectors is looked for that an earlier process has kept.
+    Look,
+    /// That it is made, if there is none.
+    Compile,
+}
+
 /// What is known of a kernel's tiers.
 #[derive(Debug, Default)]
 pub(super) struct Tiers {
     /// Nanoseconds of processors that it has taken in the first tier.
     spent: AtomicU64,
-    /// Whether other code was asked for.
-    asked: AtomicBool,
+    /// Whether code that is kept was asked for, and whether code was ordered to be made.
+    asked: [AtomicBool; 2],
     threads: Speed,
     vectors: Speed,
 }
@@ -59,20 +70,28 @@ impl Tiers {
         mode == Mode::First || !known || fast.saturating_mul(100) <= slow.saturating_mul(100 + TOLERANCE)
     }
 
-    /// Blocks of a kernel have taken so many nanoseconds of processors. True once, when it has earned code for vectors.
-    fn note(&self, blocks: u64, ns: u64, vectors: bool) -> bool {
+    /// Blocks of a kernel have taken so many nanoseconds of processors. What it has earned by that, if anything.
+    fn note(&self, blocks: u64, ns: u64, vectors: bool) -> Option<Earned> {
         if vectors {
             self.vectors.note(blocks, ns);
-            return false;
+            return None;
         }
         self.threads.note(blocks, ns);
         self.spent.fetch_add(ns, Relaxed);
         self.earns(0)
     }
 
-    /// Whether it has earned code for vectors with so many nanoseconds that are not noted yet. True once.
-    fn earns(&self, more: u64) -> bool {
-        self.spent.load(Relaxed).saturating_add(more) >= EARNED && !self.asked.swap(true, Relaxed)
+    /// What it has earned with so many nanoseconds that are not noted yet; each thing once.
+    fn earns(&self, more: u64) -> Option<Earned> {
+        let spent = self.spent.load(Relaxed).saturating_add(more);
+        let [looked, made] = &self.asked;
+        let first = |asked: &AtomicBool| !asked.load(Relaxed) && !asked.swap(true, Relaxed);
+        if spent >= EARNED && first(made) {
+            // That looks first, too.
+            looked.store(true, Relaxed);
+            return Some(Earned::Compile);
+        }
+        (spent >= LOOKED_FOR && first(looked)).then_some(Earned::Look)
     }
 }
 
@@ -82,8 +101,8 @@ pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, ve
         return;
     }
     let Some(tiers) = module.tiers(function) else { return };
-    if tiers.note(blocks, ns, vectors) {
-        order(module, function);
+    if let Some(earned) = tiers.note(blocks, ns, vectors) {
+        order(module, function, earned);
     }
 }
 
@@ -94,20 +113,20 @@ pub(super) fn note_running(module: &Arc<Module>, function: u32, ns: u64) -> bool
         return false;
     }
     let Some(tiers) = module.tiers(function) else { return false };
-    if tiers.earns(ns) {
-        order(module, function);
+    if let Some(earned) = tiers.earns(ns) {
+        order(module, function, earned);
     }
-    tiers.asked.load(Relaxed)
+    tiers.asked[0].load(Relaxed)
 }
 
-fn order(module: &Arc<Module>, function: u32) {
+fn order(module: &Arc<Module>, function: u32, earned: Earned) {
     if let Some(compiler) = compiler() {
         // Where nobody compiles any more, the kernel stays as it is.
-        let _ = compiler.lock().send((module.clone(), function));
+        let _ = compiler.lock().send((module.clone(), function, earned));
     }
 }
 
-type Order = (Arc<Module>, u32);
+type Order = (Arc<Module>, u32, Earned);
 
 /// Who makes code in the background: one thread of the process.
 fn compiler() -> Option<&'static Mutex<Sender<Order>>> {
@@ -115,10 +134,10 @@ fn compiler() -> Option<&'static Mutex<Sender<Order>>> {
     let start = || {
         let (sender, orders) = channel::<Order>();
         let body = move || {
-            for (module, function) in orders {
+            for (module, function, earned) in orders {
                 // What fails leaves the kernel in its first tier.
                 let _ = contained(|| {
-                    module.improve(function);
+                    module.improve(function, earned == Earned::Compile);
                     Ok(())
                 });
             }
@@ -136,9 +155,11 @@ mod tests {
     #[test]
     fn a_kernel_earns_vectors_once_and_keeps_them_only_if_they_are_faster() {
         let tiers = Tiers::default();
-        assert!(!tiers.note(1_000, EARNED / 2, false));
-        assert!(tiers.note(1_000, EARNED / 2, false), "it has taken long enough");
-        assert!(!tiers.note(1_000, EARNED, false), "it is asked for once");
+        assert_eq!(tiers.note(1_000, LOOKED_FOR / 2, false), None);
+        assert_eq!(tiers.note(1_000, EARNED / 2, false), Some(Earned::Look));
+        assert_eq!(tiers.earns(EARNED / 2), Some(Earned::Compile), "it has taken long enough");
+        assert_eq!(tiers.note(1_000, EARNED, false), None, "it is asked for once");
+        assert_eq!(Tiers::default().note(1_000, EARNED, false), Some(Earned::Compile), "at once");
         assert!(tiers.prefers_vectors(Mode::Auto), "they are tried");
         (0..TRIALS).for_each(|_| _ = tiers.note(1_000, EARNED, true));
         assert!(!tiers.prefers_vectors(Mode::Auto), "they took twice as long");

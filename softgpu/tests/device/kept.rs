@@ -20,8 +20,8 @@ pub(crate) struct Code {
 
 impl Code {
     /// What is kept in a folder.
-    pub(crate) fn of(folder: &Folder) -> Self {
-        Self { folder: Some(folder.0.clone()), ..Self::default() }
+    pub(crate) fn of(folder: impl AsRef<Path>) -> Self {
+        Self { folder: Some(folder.as_ref().to_owned()), ..Self::default() }
     }
 
     /// How often something was found.
@@ -50,6 +50,12 @@ impl Code {
 
 /// A folder of a test's own.
 pub(crate) struct Folder(PathBuf);
+
+impl AsRef<Path> for Folder {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {

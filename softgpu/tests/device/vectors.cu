@@ -216,3 +216,35 @@ extern "C" __global__ void calls(const float *in, float *out, unsigned n)
     if (in[i] > 2.0f) x += series(x, 3);
     out[i] = x;
 }
+
+// Loops with the stride of the whole grid: one that lanes leave at different times, one that is unrolled and writes, and one of whole rows; then
+// operations of warps and a barrier.
+extern "C" __global__ void strided(const float *in, float *out, unsigned n)
+{
+    __shared__ float of_warps[32];
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
+    float sum = 0, last = -1;
+    unsigned rounds = 0;
+    for (size_t k = blockIdx.x * size_t(blockDim.x) + threadIdx.x; k < n; k += size_t(gridDim.x) * blockDim.x) {
+        float v = in[k];
+        if (v > 3.9f && rounds > 2) {
+            last = v * float(k);
+            break;
+        }
+        if (v < 1.0f) sum -= v;
+        else sum += in[n - 1 - k];
+        rounds++;
+    }
+#pragma unroll 4
+    for (unsigned k = i; k < n; k += stride) out[k] = in[k] * 2 + sum;
+    float most = last;
+    for (unsigned k = i * 3; k + 2 < n; k += stride * 3) most = fmaxf(most, in[k] + in[k + 1] * in[k + 2]);
+    for (int distance = 16; distance > 0; distance /= 2) {
+        float other = __shfl_down_sync(~0u, most, distance);
+        if (threadIdx.x + distance < blockDim.x) most = fmaxf(most, other);
+    }
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = most;
+    __syncthreads();
+    for (unsigned w = 0; w < (blockDim.x + 31) / 32; w++) most += of_warps[w] * float(w + rounds);
+    if (i < n) out[i] += most + last;
+}

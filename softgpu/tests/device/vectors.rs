@@ -10,6 +10,8 @@ use rgpu_device::{Device, HostData, HostTarget, Launch, MemoryKind, Range, Regio
 use rgpu_softgpu::compile::vector;
 use rgpu_softgpu::{Config, SoftGpu};
 
+use super::kept;
+
 const PTX: &[u8] = concat!(include_str!("vectors.ptx"), "\0").as_bytes();
 
 /// Name, blocks and threads of each kernel for so many numbers, and for a measurement how often it is run.
@@ -35,18 +37,30 @@ const KERNELS: &[Row] = &[
     ("structures", |n| line(n, 256), 0),
     ("integers", |n| line(n, 256), 0),
     ("calls", |n| line(n, 256), 0),
+    ("strided", |_| ([5, 1, 1], [256, 1, 1]), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),
     ("scattered", |n| line(n, 5), 0),
     ("structures", |n| line(n, 60), 0),
     ("integers", |n| line(n, 60), 0),
+    ("strided", |_| ([2, 1, 1], [1024, 1, 1]), 0),
+    ("strided", |_| ([7, 1, 1], [77, 1, 1]), 0),
+    ("strided", |_| ([3, 1, 1], [96, 1, 1]), 0),
     ("stencil", |n| ([1024 / 4, n.div_ceil(1024 * 8).max(1), 1], [4, 8, 1]), 0),
 ];
 
-struct Quiet;
+struct Quiet {
+    code: kept::Code,
+}
 
 impl rgpu_device::Host for Quiet {
+    fn kept_code(&self, name: &[u8; 32]) -> Option<Vec<u8>> {
+        self.code.find(name)
+    }
+    fn keep_code(&self, name: &[u8; 32], code: &[u8]) {
+        self.code.keep(name, code);
+    }
     fn print(&self, _: &[u8]) {}
     fn fetch(&self, _: u64, buf: &mut [u8]) -> rgpu_device::Result<()> {
         buf.fill(0);
@@ -67,7 +81,8 @@ struct Ready {
 impl Ready {
     fn new(row: &Row, n: u32) -> Self {
         let config = Config { memory_bytes_per_device: 256 << 20, workers: 2, ..Config::default() };
-        let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet)).unwrap();
+        let code = std::env::var_os(FOLDER).map(kept::Code::of).unwrap_or_default();
+        let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet { code })).unwrap();
         static NEXT: AtomicU64 = AtomicU64::new(0x3800_0000_0000);
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
@@ -135,6 +150,8 @@ fn run(row: &Row, n: u32, times: u32) -> (u64, Duration) {
 
 /// What the processes that the tests start are to do.
 const WHAT: &str = "TEST_OF_VECTORS";
+/// Where they keep machine code, if they do.
+const FOLDER: &str = "TEST_OF_VECTORS_FOLDER";
 
 /// Runs in the processes that the tests start; by itself it has nothing to do.
 #[test]
@@ -142,15 +159,19 @@ fn one_process() {
     let Ok(what) = std::env::var(WHAT) else { return };
     match what.split_once(' ') {
         Some(("end", after)) => return end(after.parse().unwrap()),
-        _ if what == "change" => return change(),
-        _ => {}
+        _ if what == "change" => change(),
+        _ => each(what == "compare"),
     }
-    for row in KERNELS.iter().filter(|row| what == "compare" || row.2 > 0) {
+    // What runs nothing says whether the library has been opened.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    println!("\nkernel - 0 0 {}", maps.contains("libLLVM"));
+}
+
+/// Launches every kernel, or every one that is measured.
+fn each(all: bool) {
+    for row in KERNELS.iter().filter(|row| all || row.2 > 0) {
         let before = vector::kernels();
-        let (hash, time) = match &*what {
-            "compare" => run(row, 20_011, 0),
-            _ => run(row, 1 << 20, 3 * row.2),
-        };
+        let (hash, time) = if all { run(row, 20_011, 0) } else { run(row, 1 << 20, 3 * row.2) };
         let vectors = vector::kernels() > before;
         println!("\nkernel {} {hash:x} {} {vectors}", row.0, time.as_nanos());
     }
@@ -185,9 +206,25 @@ fn end(after: u64) {
     std::process::exit(0);
 }
 
-fn in_a_process(what: &str, tier: &str) -> Vec<(String, String, u64, bool)> {
+/// Whether a process has opened libLLVM, with what it printed of kernels.
+fn opened(mut lines: Vec<Line>) -> (bool, Vec<Line>) {
+    let last = lines.pop().unwrap();
+    assert_eq!(last.0, "-");
+    (last.3, lines)
+}
+
+type Line = (String, String, u64, bool);
+
+fn in_a_process(what: &str, tier: &str) -> Vec<Line> {
+    in_a_process_that_keeps(what, tier, None)
+}
+
+fn in_a_process_that_keeps(what: &str, tier: &str, folder: Option<&kept::Folder>) -> Vec<Line> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "vectors::one_process", "--nocapture"]);
+    if let Some(folder) = folder {
+        command.env(FOLDER, folder.as_ref());
+    }
     let output = command.env(WHAT, what).env(vector::VARIABLE, tier).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -206,7 +243,14 @@ fn both_tiers_compute_the_same() {
         eprintln!("skipped: {why}");
         return;
     }
-    let (one, many) = (in_a_process("compare", "off"), in_a_process("compare", "first"));
+    let folder = kept::Folder::new("vectors");
+    let (_, one) = opened(in_a_process("compare", "off"));
+    let compared = |folder| opened(in_a_process_that_keeps("compare", "first", Some(folder)));
+    let (opens, many) = compared(&folder);
+    let (opens_again, again) = compared(&folder);
+    assert_eq!((opens, opens_again), (true, false), "what is kept is run without a libLLVM");
+    assert_eq!(many.iter().map(|l| &l.1).collect::<Vec<_>>(), again.iter().map(|l| &l.1).collect::<Vec<_>>());
+    assert!(again.iter().all(|line| line.3), "what was kept was not found");
     assert_eq!((one.len(), many.len()), (KERNELS.len(), KERNELS.len()));
     for (one, many) in one.iter().zip(&many) {
         assert!(!one.3, "{} was compiled for vectors where that is off", one.0);
@@ -221,8 +265,14 @@ fn kernels_go_over_to_vectors_and_leave_the_same() {
         eprintln!("skipped: {why}");
         return;
     }
-    for (name, _, results, vectors) in in_a_process("change", "auto") {
-        assert_eq!((results, vectors), (1, true), "{name}");
+    let folder = kept::Folder::new("vectors-change");
+    // The second process finds what the first has compiled.
+    for compiles in [true, false] {
+        let (opens, lines) = opened(in_a_process_that_keeps("change", "auto", Some(&folder)));
+        assert_eq!((opens, lines.len()), (compiles, 2));
+        for (name, _, results, vectors) in lines {
+            assert_eq!((results, vectors), (1, true), "{name}");
+        }
     }
 }
 
@@ -238,7 +288,8 @@ fn processes_may_end_while_kernels_are_compiled() {
 #[test]
 #[ignore = "a measurement: cargo test --release -p rgpu-softgpu --test device -- --ignored --nocapture vectors::measure --exact"]
 fn measure() {
-    let (one, many) = (in_a_process("measure", "off"), in_a_process("measure", "first"));
+    let (_, one) = opened(in_a_process("measure", "off"));
+    let (_, many) = opened(in_a_process("measure", "first"));
     let mut product = 1.0;
     println!("| kernel | one thread after another, ms | vectors, ms | ratio |\n| --- | --- | --- | --- |");
     for (one, many) in one.iter().zip(&many) {

@@ -251,13 +251,18 @@ impl Translator<'_> {
     }
 
     /// Has the processor fetch what the block beside this one will most likely access there: what the row of threads behind this one would. In
-    /// loops addresses go their own way, and what is fetched might be in the way.
+    /// a loop with the grid's stride it is what the next round will access. In other loops addresses go their own way, and what is fetched might
+    /// be in the way.
     pub(super) fn fetch_ahead(&mut self, row: &Row, address: Value, bytes: u32, offset: i64) {
         let in_loop = self.number.is_some_and(|number| self.flow.loops.iter().any(|l| l.has[number]));
-        if in_loop || !self.is_confined(address, 0) {
+        let strides = self.segments[self.segment].strides;
+        if in_loop && strides == 0 || !self.is_confined(address, 0) {
             return;
         }
-        let ahead = self.make(format!("mul i64 %width, {bytes}"));
+        let ahead = match strides {
+            0 => self.make(format!("mul i64 %width, {bytes}")),
+            strides => self.make(format!("mul i64 %stride, {}", bytes * strides)),
+        };
         let at = self.make(format!("add i64 {}, {ahead}", row.first));
         let at = self.pointer(&at, offset);
         self.declared.insert("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n".into());
@@ -491,6 +496,7 @@ impl Translator<'_> {
         for &arg in &args[1..] {
             kinds.push(scalar_type(self.type_of(arg))?);
         }
+        let callee = self.get(args[0], Form::Scalar)?;
         self.lane_by_lane(inst, &args[1..], Turns::Loop, |t, lane| {
             let list: Vec<String> = kinds.iter().zip(lane).map(|(ty, arg)| format!("{ty} {arg}")).collect();
             let at = t.make(format!("inttoptr i64 {callee} to ptr"));

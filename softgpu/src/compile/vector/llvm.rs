@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libloading::Library;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 type Pointer = *mut c_void;
 
@@ -42,7 +42,6 @@ functions! {
     LLVMInitializeX86Target: fn();
     LLVMInitializeX86TargetMC: fn();
     LLVMInitializeX86AsmPrinter: fn();
-    LLVMLinkInMCJIT: fn();
     LLVMContextCreate: fn() -> Pointer;
     LLVMContextDispose: fn(Pointer);
     LLVMCreateMemoryBufferWithMemoryRangeCopy: fn(*const c_char, usize, *const c_char) -> Pointer;
@@ -60,11 +59,16 @@ functions! {
     LLVMRunPasses: fn(Pointer, *const c_char, Pointer, Pointer) -> Pointer;
     LLVMGetErrorMessage: fn(Pointer) -> *mut c_char;
     LLVMDisposeErrorMessage: fn(*mut c_char);
-    LLVMCreateMCJITCompilerForModule: fn(*mut Pointer, Pointer, Pointer, usize, *mut *mut c_char) -> c_int;
-    LLVMInitializeMCJITCompilerOptions: fn(Pointer, usize);
-    LLVMGetExecutionEngineTargetMachine: fn(Pointer) -> Pointer;
-    LLVMGetFunctionAddress: fn(Pointer, *const c_char) -> u64;
-    LLVMDisposeExecutionEngine: fn(Pointer);
+    LLVMGetTargetFromTriple: fn(*const c_char, *mut Pointer, *mut *mut c_char) -> c_int;
+    LLVMCreateTargetMachine: fn(Pointer, *const c_char, *const c_char, *const c_char, c_int, c_int, c_int) -> Pointer;
+    LLVMDisposeTargetMachine: fn(Pointer);
+    LLVMCreateTargetDataLayout: fn(Pointer) -> Pointer;
+    LLVMSetModuleDataLayout: fn(Pointer, Pointer);
+    LLVMDisposeTargetData: fn(Pointer);
+    LLVMTargetMachineEmitToMemoryBuffer: fn(Pointer, Pointer, c_int, *mut *mut c_char, *mut Pointer) -> c_int;
+    LLVMGetBufferStart: fn(Pointer) -> *const c_char;
+    LLVMGetBufferSize: fn(Pointer) -> usize;
+    LLVMDisposeMemoryBuffer: fn(Pointer);
     LLVMPrintModuleToString: fn(Pointer) -> *mut c_char;
 }
 
@@ -115,13 +119,25 @@ fn open() -> Result<Functions, String> {
         (functions.LLVMInitializeX86Target)();
         (functions.LLVMInitializeX86TargetMC)();
         (functions.LLVMInitializeX86AsmPrinter)();
-        (functions.LLVMLinkInMCJIT)();
     }
     Ok(functions)
 }
 
 /// Held for reading by who compiles. True as soon as the process ends.
 static ENDS: RwLock<bool> = RwLock::new(false);
+
+/// Somebody compiles: a process that ends waits for that.
+pub(super) struct Busy {
+    _ends: RwLockReadGuard<'static, bool>,
+}
+
+impl Busy {
+    /// Begins to compile; not where the process ends already. Whoever has one must not ask for another.
+    pub(super) fn begin() -> Result<Self, String> {
+        let ends = ENDS.read();
+        if *ends { Err("the process ends".into()) } else { Ok(Self { _ends: ends }) }
+    }
+}
 
 /// The process that has opened the library.
 static OPENED_BY: AtomicU32 = AtomicU32::new(0);
@@ -166,74 +182,45 @@ pub(super) fn processor() -> Result<String, String> {
     ))
 }
 
-/// Machine code that LLVM has made, with the function in it.
-pub(super) struct Compiled {
-    engine: Pointer,
-    context: Pointer,
-    /// The address of the function `kernel`.
-    pub address: usize,
-}
-
-// SAFETY: nothing of it is changed before it is dropped, by whoever has it last.
-unsafe impl Send for Compiled {}
-// SAFETY: as above.
-unsafe impl Sync for Compiled {}
-
-impl Drop for Compiled {
-    fn drop(&mut self) {
-        let ends = ENDS.read();
-        if let (Ok(f), false) = (functions(), *ends) {
-            // SAFETY: both are ours; kernels that run keep this alive.
-            unsafe {
-                (f.LLVMDisposeExecutionEngine)(self.engine);
-                (f.LLVMContextDispose)(self.context);
-            }
-        }
-    }
-}
-
-/// What compiling needs, disposed of if it fails.
+/// What compiling needs, given back in the end.
 struct Work {
     f: &'static Functions,
     context: Pointer,
     module: Pointer,
-    engine: Pointer,
+    machine: Pointer,
+    object: Pointer,
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // SAFETY: what is not null is this work's own; the engine owns the module.
+        let f = self.f;
+        // SAFETY: what is not null is this work's own. The context goes last.
         unsafe {
-            if !self.engine.is_null() {
-                (self.f.LLVMDisposeExecutionEngine)(self.engine);
-            } else if !self.module.is_null() {
-                (self.f.LLVMDisposeModule)(self.module);
-            }
-            if !self.context.is_null() {
-                (self.f.LLVMContextDispose)(self.context);
+            for (pointer, dispose) in [
+                (self.object, f.LLVMDisposeMemoryBuffer),
+                (self.machine, f.LLVMDisposeTargetMachine),
+                (self.module, f.LLVMDisposeModule),
+                (self.context, f.LLVMContextDispose),
+            ] {
+                if !pointer.is_null() {
+                    dispose(pointer);
+                }
             }
         }
     }
 }
 
-/// Layout of `LLVMMCJITCompilerOptions`, with room for what newer versions add.
-#[repr(C)]
-struct Options {
-    level: u32,
-    model: c_int,
-    no_frame_pointer_elimination: c_int,
-    fast_selection: c_int,
-    manager: Pointer,
-}
+// Of LLVM's enumerations.
+const OPTIMISED: c_int = 2;
+const POSITION_INDEPENDENT: c_int = 2;
+const SMALL: c_int = 3;
+const OBJECT_FILE: c_int = 1;
 
-/// Compiles a module's text.
-pub(super) fn compile(text: &str) -> Result<Compiled, String> {
+/// Compiles a module's text to an object file of this machine's format.
+pub(super) fn compile(text: &str, _: &Busy) -> Result<Vec<u8>, String> {
     let f = functions()?;
-    let ends = ENDS.read();
-    if *ends {
-        return Err("the process ends".into());
-    }
-    let mut work = Work { f, context: null_mut(), module: null_mut(), engine: null_mut() };
+    let (context, module, machine, object) = (null_mut(), null_mut(), null_mut(), null_mut());
+    let mut work = Work { f, context, module, machine, object };
     let text = CString::new(text).map_err(|e| e.to_string())?;
     // SAFETY: the calls are as LLVM's headers ask; everything belongs to this context, which no other thread knows.
     unsafe {
@@ -246,29 +233,11 @@ pub(super) fn compile(text: &str) -> Result<Compiled, String> {
             work.module = null_mut();
             return Err(message(f, why));
         }
-        let triple = (f.LLVMGetDefaultTargetTriple)();
-        (f.LLVMSetTarget)(work.module, triple);
-        (f.LLVMDisposeMessage)(triple);
-        let mut options = std::mem::zeroed::<Options>();
-        (f.LLVMInitializeMCJITCompilerOptions)((&raw mut options).cast(), size_of::<Options>());
-        options.level = 2;
-        let size = size_of::<Options>();
-        let created = (f.LLVMCreateMCJITCompilerForModule)(
-            &mut work.engine,
-            work.module,
-            (&raw mut options).cast(),
-            size,
-            &mut why,
-        );
-        if created != 0 {
-            work.engine = null_mut();
-            return Err(message(f, why));
-        }
+        work.machine = machine_for(f, work.module)?;
         let passes = (f.LLVMCreatePassBuilderOptions)();
         (f.LLVMPassBuilderOptionsSetLoopVectorization)(passes, 0);
         (f.LLVMPassBuilderOptionsSetSLPVectorization)(passes, 0);
-        let machine = (f.LLVMGetExecutionEngineTargetMachine)(work.engine);
-        let error = (f.LLVMRunPasses)(work.module, c"default<O2>".as_ptr(), machine, passes);
+        let error = (f.LLVMRunPasses)(work.module, c"default<O2>".as_ptr(), work.machine, passes);
         (f.LLVMDisposePassBuilderOptions)(passes);
         if !error.is_null() {
             let text = (f.LLVMGetErrorMessage)(error);
@@ -279,12 +248,41 @@ pub(super) fn compile(text: &str) -> Result<Compiled, String> {
         if super::SHOWS {
             eprintln!("{}", message(f, (f.LLVMPrintModuleToString)(work.module)));
         }
-        let address = (f.LLVMGetFunctionAddress)(work.engine, c"kernel".as_ptr()) as usize;
-        if address == 0 {
-            return Err("LLVM made no machine code".into());
+        let (machine, module) = (work.machine, work.module);
+        let emit = f.LLVMTargetMachineEmitToMemoryBuffer;
+        if emit(machine, module, OBJECT_FILE, &mut why, &mut work.object) != 0 {
+            work.object = null_mut();
+            return Err(message(f, why));
         }
-        let compiled = Compiled { engine: work.engine, context: work.context, address };
-        (work.engine, work.module, work.context) = (null_mut(), null_mut(), null_mut());
-        Ok(compiled)
+        let (start, size) = ((f.LLVMGetBufferStart)(work.object), (f.LLVMGetBufferSize)(work.object));
+        Ok(std::slice::from_raw_parts(start.cast::<u8>(), size).to_vec())
+    }
+}
+
+/// Has a module compiled for this machine: code that may lie anywhere.
+///
+/// # Safety
+/// `module` must be a module that no other thread knows.
+unsafe fn machine_for(f: &Functions, module: Pointer) -> Result<Pointer, String> {
+    // SAFETY: as LLVM's headers ask; the texts and the layout are given back.
+    unsafe {
+        let triple = (f.LLVMGetDefaultTargetTriple)();
+        let (mut target, mut why) = (null_mut(), null_mut());
+        let found = (f.LLVMGetTargetFromTriple)(triple, &mut target, &mut why);
+        if found != 0 {
+            (f.LLVMDisposeMessage)(triple);
+            return Err(message(f, why));
+        }
+        let (name, features) = ((f.LLVMGetHostCPUName)(), (f.LLVMGetHostCPUFeatures)());
+        let create = f.LLVMCreateTargetMachine;
+        let machine = create(target, triple, name, features, OPTIMISED, POSITION_INDEPENDENT, SMALL);
+        if !machine.is_null() {
+            (f.LLVMSetTarget)(module, triple);
+            let layout = (f.LLVMCreateTargetDataLayout)(machine);
+            (f.LLVMSetModuleDataLayout)(module, layout);
+            (f.LLVMDisposeTargetData)(layout);
+        }
+        [triple, name, features].into_iter().for_each(|text| (f.LLVMDisposeMessage)(text));
+        if machine.is_null() { Err("LLVM knows no such machine".into()) } else { Ok(machine) }
     }
 }

@@ -5,25 +5,38 @@
 //! something is not translated stays in the first tier, and so does every kernel where the machine has no libLLVM.
 //!
 //! `flow` orders the blocks, `shape` finds out what is the same in all lanes and where lanes may be apart, `translate`, `compute` and
-//! `effects` write LLVM's text, and `llvm` has the machine's libLLVM compile it.
+//! `effects` write LLVM's text, `llvm` has the machine's libLLVM compile it, `object` makes one run of bytes of that, and `kept` has these
+//! come back in later processes.
 
 mod compute;
 mod effects;
 #[cfg(target_arch = "x86_64")]
 mod exit;
 mod flow;
+mod kept;
 mod llvm;
+mod object;
 mod rows;
+mod segments;
 mod shape;
 mod structures;
 mod translate;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cranelift_codegen::ir;
+use rgpu_device::{Code, Error};
+use rgpu_image::ptx::ast::FunctionId;
 
-use crate::abi::{LANES, RunFn, Vectors};
+use self::translate::Translator;
+use super::code::{Image, Link, Piece, Reference};
+use super::lines::Lines;
+use super::relocate::{self, Places};
+use super::signature::Table;
+use crate::abi::{Cell, LANES, RunFn, Vectors};
+
+pub(super) use kept::name;
 
 /// The environment variable that says when kernels are compiled for vectors of threads.
 pub const VARIABLE: &str = "RGPU_VECTORS";
@@ -74,8 +87,8 @@ pub fn mode() -> Mode {
         return if chosen && possible().is_ok() { Mode::First } else { Mode::Off };
     }
     *WANTED.get_or_init(|| match wanted() {
-        Some(Mode::First) if possible().is_ok() => Mode::First,
-        // Nothing is opened before a kernel has earned it.
+        // Nothing is opened before there is something to compile.
+        Some(Mode::First) if has_vectors() => Mode::First,
         Some(Mode::Auto) | None if has_vectors() => Mode::Auto,
         _ => Mode::Off,
     })
@@ -115,31 +128,80 @@ fn has_vectors() -> bool {
 
 static KERNELS: AtomicU64 = AtomicU64::new(0);
 
-/// How many kernels this process has compiled for vectors of threads.
+/// How many kernels this process has code of for vectors of threads, compiled or kept.
 pub fn kernels() -> u64 {
     KERNELS.load(Ordering::Relaxed)
 }
 
-/// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, for vectors of threads, or says what keeps it in
-/// the first tier. `texture` is the address of the function for textures.
-pub(super) fn compile(
-    func: &ir::Function,
-    state_bytes: u32,
-    local_bytes: u32,
-    texture: usize,
-) -> Result<Vectors, String> {
-    if SHOWS {
-        eprintln!("{}", func.display());
+/// A kernel for vectors of threads, not in its place yet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Made {
+    /// Bytes of its threads' states.
+    pub state_bytes: u32,
+    /// Bytes of its threads' local memory.
+    pub local_bytes: u32,
+    /// What it keeps of the states.
+    pub cells: Vec<Cell>,
+    /// The machine code.
+    pub piece: Piece,
+    /// Whether it means the same in every process.
+    pub is_movable: bool,
+}
+
+/// Who compiles: a process that ends waits until this is gone.
+pub(super) struct Compiler(llvm::Busy);
+
+impl Compiler {
+    /// Begins to compile; not where the process ends already, or where there is no libLLVM. Whoever has one must not ask for another.
+    pub(super) fn begin() -> Result<Self, String> {
+        possible()?;
+        llvm::Busy::begin().map(Self)
     }
-    let flow = flow::Flow::new(func)?;
-    let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
-    let (text, cells) = translate::Translator::translate(func, &flow, &shapes, &llvm::processor()?, texture)?;
-    if SHOWS {
-        eprintln!("{text}");
+
+    /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, for vectors of threads, or says what keeps it in
+    /// the first tier. `texture` is the address of the function for textures, and `places` are the others.
+    pub(super) fn compile(
+        &self,
+        id: FunctionId,
+        func: &ir::Function,
+        (state_bytes, local_bytes): (u32, u32),
+        texture: usize,
+        places: &Places<'_>,
+    ) -> Result<Made, String> {
+        if SHOWS {
+            eprintln!("{}", func.display());
+        }
+        let flow = flow::Flow::new(func)?;
+        let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
+        let attributes = llvm::processor()?;
+        let translated = Translator::translate(func, &flow, &shapes, &attributes, texture, places)?;
+        if SHOWS {
+            eprintln!("{}", translated.text);
+        }
+        let file = llvm::compile(&translated.text, &self.0)?;
+        let linked = object::link(&file, translated.addresses.len())?;
+        let offsets = (linked.addresses as u32..).step_by(8);
+        let references = translated.addresses.iter().zip(offsets);
+        let references = references
+            .map(|(&target, offset)| Reference { offset, kind: Link::Address, target, addend: 0 })
+            .collect();
+        let (bytes, lines) = (linked.bytes, Lines(Vec::new()));
+        let is_movable = translated.is_movable && relocate::is_movable(&bytes, places.table);
+        let piece = Piece { id, bytes, align: 64, references, lines };
+        Ok(Made { state_bytes, local_bytes, cells: translated.cells, piece, is_movable })
     }
-    let compiled = llvm::compile(&text)?;
-    // SAFETY: the translator gives the function the signature of `RunFn`.
-    let run = unsafe { std::mem::transmute::<usize, RunFn>(compiled.address) };
-    KERNELS.fetch_add(1, Ordering::Relaxed);
-    Ok(Vectors { run, cells, local_bytes, code: std::sync::Arc::new(compiled) })
+}
+
+impl Made {
+    /// Puts it into its place in this process.
+    pub(super) fn place(self, table: Arc<Table>) -> Result<Vectors, Error> {
+        let id = self.piece.id;
+        let image = Image::new(&[self.piece], table)?;
+        let missing = || Error::new(Code::Unknown, "The compiled kernel is not in its place");
+        let address = image.address(id).ok_or_else(missing)?;
+        // SAFETY: the translator gives the function the signature of `RunFn`.
+        let run = unsafe { std::mem::transmute::<usize, RunFn>(address) };
+        KERNELS.fetch_add(1, Ordering::Relaxed);
+        Ok(Vectors { run, cells: self.cells, local_bytes: self.local_bytes, code: Arc::new(image) })
+    }
 }

@@ -73,6 +73,13 @@ pub(super) fn thread_field(func: &Function, flow: &Flow, inst: Inst) -> Option<u
     (func.dfg.resolve_aliases(arg) == flow.thread).then(|| usize::try_from(offset).ok()).flatten()
 }
 
+/// Whether a value is the number of a thread in its row of the block, or in its warp.
+fn is_number_of_thread(func: &Function, flow: &Flow, value: Value) -> bool {
+    let ValueDef::Result(inst, _) = func.dfg.value_def(func.dfg.resolve_aliases(value)) else { return false };
+    let field = thread_field(func, flow, inst);
+    field == Some(offset_of!(abi::Thread, tid)) || field == Some(offset_of!(abi::Thread, lane))
+}
+
 /// Where in its state a thread keeps what it loads or stores.
 pub(super) fn state_offset(func: &Function, flow: &Flow, inst: Inst) -> Option<i32> {
     let (address, offset) = match func.dfg.insts[inst] {
@@ -329,8 +336,10 @@ impl Shapes {
                 let bits = u64::from(func.dfg.value_type(*result).bits());
                 by(1).map(|by| a.0.wrapping_shl((by as u64 & (bits - 1)) as u32))
             }
+            // The numbers of threads in their blocks are small.
             (Opcode::Uextend | Opcode::Sextend, [a]) => {
-                return Shape::Affine { step: a.0, guarded: true };
+                let small = is_number_of_thread(func, flow, func.dfg.inst_args(inst)[0]);
+                return Shape::Affine { step: a.0, guarded: !small };
             }
             _ => None,
         };

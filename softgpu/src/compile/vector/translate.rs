@@ -12,10 +12,12 @@ use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value
 
 use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
-use super::rows::NOBODY;
+use super::object::ADDRESSES;
+use super::segments::{Segment, segments};
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use super::structures::Stores;
 use crate::abi;
+use crate::compile::relocate::{Places, Target};
 
 /// How a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +31,7 @@ pub(super) enum Form {
 }
 
 /// The bits of a mask of all lanes.
-const FULL: &str = "-1";
+pub(super) const FULL: &str = "-1";
 
 /// Kernels with more instructions get no code of their own for blocks that all lanes have come to.
 const LONG: usize = 6000;
@@ -39,15 +41,18 @@ pub(super) struct Translator<'a> {
     pub(super) func: &'a Function,
     pub(super) flow: &'a Flow,
     pub(super) shapes: &'a Shapes,
-    text: String,
-    places: String,
+    pub(super) text: String,
+    pub(super) places: String,
     pub(super) declared: BTreeSet<String>,
     next: u32,
     /// What is known by name in the block that is being written.
-    names: HashMap<(Value, Form), String>,
-    slots: HashMap<(Value, Form), String>,
-    /// The text that empties them, and where it belongs: what one group has left there is nothing to the next.
-    emptied: (String, usize),
+    pub(super) names: HashMap<(Value, Form), String>,
+    pub(super) slots: HashMap<(Value, Form), Slot>,
+    /// What the code is divided into, and which part is being written.
+    pub(super) segments: Vec<Segment>,
+    pub(super) segment: usize,
+    /// Where each part begins and ends with what a group has left elsewhere.
+    pub(super) seams: Vec<[usize; 2]>,
     /// Values that are read in other blocks than the one that makes them.
     travels: HashSet<Value>,
     /// Values that something with an effect depends on.
@@ -66,6 +71,33 @@ pub(super) struct Translator<'a> {
     pub(super) stores: Option<(Stores, Inst)>,
     /// The address of the function for textures, which finds its operands in the running thread.
     pub(super) texture: i64,
+    /// Where this library's functions are in this process.
+    own: &'a Places<'a>,
+    /// What the code's table of addresses holds.
+    addresses: Vec<Target>,
+    /// Whether the code means the same in every process.
+    is_movable: bool,
+}
+
+/// Where a value lies that goes from block to block.
+pub(super) struct Slot {
+    pub name: String,
+    pub ty: String,
+    /// Whether it is the same for all groups.
+    pub is_common: bool,
+    /// By segment, as bits: where it is loaded, and where it is stored.
+    pub touched: [u64; 2],
+}
+
+/// A kernel as LLVM's text.
+pub(super) struct Translated {
+    pub text: String,
+    /// What it keeps of its threads' states.
+    pub cells: Vec<abi::Cell>,
+    /// What its table of addresses holds.
+    pub addresses: Vec<Target>,
+    /// Whether it means the same in every process.
+    pub is_movable: bool,
 }
 
 /// The type as LLVM has it.
@@ -98,15 +130,36 @@ pub(super) fn full() -> String {
 }
 
 impl<'a> Translator<'a> {
-    /// Translates a kernel, and says what it keeps of its threads' states. `attributes` are those of the function.
+    /// Translates a kernel. `attributes` are those of the function.
     pub(super) fn translate(
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
         attributes: &str,
         texture: usize,
-    ) -> Result<(String, Vec<abi::Cell>), Refusal> {
-        let mut t = Self {
+        own: &'a Places<'a>,
+    ) -> Result<Translated, Refusal> {
+        let segments = segments(func, flow);
+        if segments.len() > 1 {
+            let t = Self::new(func, flow, shapes, texture, own, segments);
+            if let Some(translated) = t.whole(attributes)? {
+                return Ok(translated);
+            }
+        }
+        let whole = vec![Segment::plain(0..flow.order.len())];
+        let translated = Self::new(func, flow, shapes, texture, own, whole).whole(attributes)?;
+        translated.ok_or_else(|| "too much to keep".into())
+    }
+
+    fn new(
+        func: &'a Function,
+        flow: &'a Flow,
+        shapes: &'a Shapes,
+        texture: usize,
+        own: &'a Places<'a>,
+        segments: Vec<Segment>,
+    ) -> Self {
+        Self {
             func,
             flow,
             shapes,
@@ -116,7 +169,9 @@ impl<'a> Translator<'a> {
             next: 0,
             names: HashMap::new(),
             slots: HashMap::new(),
-            emptied: (String::new(), 0),
+            segments,
+            segment: 0,
+            seams: Vec::new(),
             travels: HashSet::new(),
             read: HashSet::new(),
             mask: None,
@@ -126,23 +181,38 @@ impl<'a> Translator<'a> {
             done: HashSet::new(),
             stores: None,
             texture: texture as i64,
-        };
-        t.find_travels();
-        t.find_read();
-        t.before_threads()?;
-        t.groups()?;
-        let (emptied, at) = std::mem::take(&mut t.emptied);
-        t.text.insert_str(at, &emptied);
+            own,
+            addresses: Vec::new(),
+            is_movable: true,
+        }
+    }
+
+    /// Translates all of it. None if groups would have to leave too much between segments.
+    fn whole(mut self, attributes: &str) -> Result<Option<Translated>, Refusal> {
+        self.find_travels();
+        self.find_read();
+        self.before_threads()?;
+        self.groups()?;
+        if !self.join_segments() {
+            return Ok(None);
+        }
         let mut module = String::from("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {\nentry:\n");
-        module.push_str(&t.places);
-        module.push_str(&t.text);
+        module.push_str(&self.places);
+        module.push_str(&self.text);
         module.push_str("}\n");
-        t.declared.iter().for_each(|line| module.push_str(line));
+        self.declared.iter().for_each(|line| module.push_str(line));
+        if !self.addresses.is_empty() {
+            let _ =
+                writeln!(module, "@{ADDRESSES} = external hidden constant [{} x i64]", self.addresses.len());
+        }
+        // Nothing of the C library is called.
         let _ = writeln!(
             module,
-            "attributes #0 = {{ nounwind \"null-pointer-is-valid\"=\"true\" {attributes} }}\n!0 = !{{}}"
+            "attributes #0 = {{ nounwind \"no-builtins\" \"null-pointer-is-valid\"=\"true\" \"probe-stack\"=\"inline-asm\" {attributes} }}\n!0 = !{{}}"
         );
-        Ok((module, t.cells()))
+        let cells = self.cells();
+        let (addresses, is_movable) = (self.addresses, self.is_movable);
+        Ok(Some(Translated { text: module, cells, addresses, is_movable }))
     }
 
     fn find_travels(&mut self) {
@@ -260,16 +330,19 @@ impl<'a> Translator<'a> {
         })
     }
 
-    fn slot(&mut self, value: Value, form: Form) -> Result<String, Refusal> {
-        if let Some(slot) = self.slots.get(&(value, form)) {
-            return Ok(slot.clone());
+    /// Where a value lies that goes from block to block, for loading (0) or storing (1).
+    fn slot(&mut self, value: Value, form: Form, access: usize) -> Result<String, Refusal> {
+        if !self.slots.contains_key(&(value, form)) {
+            let (name, ty) = (self.fresh(), self.form_type(value, form)?);
+            let _ = writeln!(self.places, "{name} = alloca {ty}");
+            // What is made before all groups, and which thread is the first, is known in all segments.
+            let is_common = self.seams.is_empty() || value == self.flow.thread;
+            self.slots.insert((value, form), Slot { name, ty, is_common, touched: [0; 2] });
         }
-        let name = self.fresh();
-        let ty = self.form_type(value, form)?;
-        let _ = writeln!(self.places, "{name} = alloca {ty}");
-        let _ = writeln!(self.emptied.0, "store {ty} undef, ptr {name}");
-        self.slots.insert((value, form), name.clone());
-        Ok(name)
+        let segment = 1 << self.segment;
+        let slot = self.slots.get_mut(&(value, form)).ok_or("no place for a value")?;
+        slot.touched[access] |= segment;
+        Ok(slot.name.clone())
     }
 
     /// A value by name.
@@ -285,7 +358,7 @@ impl<'a> Translator<'a> {
                 if home(self.func, self.flow, value) == self.number && !self.is_param(value) {
                     return Err("a value that is read before it is made".into());
                 }
-                let slot = self.slot(value, form)?;
+                let slot = self.slot(value, form, 0)?;
                 let ty = self.form_type(value, form)?;
                 self.make(format!("load {ty}, ptr {slot}"))
             }
@@ -333,6 +406,11 @@ impl<'a> Translator<'a> {
         let (bits, int) = match *data {
             InstructionData::UnaryImm { imm, .. } => {
                 let number = narrow(ty, imm.bits());
+                if ty == "i64"
+                    && let Some(name) = self.address(number)
+                {
+                    return Ok(Some(if form == Form::Vector { self.row(value, &name, 0)? } else { name }));
+                }
                 return Ok(Some(if form == Form::Vector {
                     all_lanes(ty, number)
                 } else {
@@ -351,6 +429,22 @@ impl<'a> Translator<'a> {
         }))
     }
 
+    /// The address of something that another process has elsewhere, by name, if the number is one.
+    fn address(&mut self, number: i64) -> Option<String> {
+        let target = self.own.target(number as u64)?;
+        if !matches!(target, Target::Own(_)) {
+            self.is_movable = false;
+            return None;
+        }
+        let at = self.addresses.iter().position(|&other| other == target).unwrap_or_else(|| {
+            self.addresses.push(target);
+            self.addresses.len() - 1
+        });
+        Some(
+            self.make(format!("load i64, ptr getelementptr inbounds (i8, ptr @{ADDRESSES}, i64 {})", 8 * at)),
+        )
+    }
+
     /// Names a value that the block has made.
     pub(super) fn define(&mut self, value: Value, form: Form, name: String) -> Result<(), Refusal> {
         if self.travels.contains(&value) {
@@ -362,8 +456,14 @@ impl<'a> Translator<'a> {
     }
 
     /// Stores a value for other blocks; with a mask, of these lanes alone.
-    fn keep(&mut self, value: Value, form: Form, name: &str, mask: Option<String>) -> Result<(), Refusal> {
-        let slot = self.slot(value, form)?;
+    pub(super) fn keep(
+        &mut self,
+        value: Value,
+        form: Form,
+        name: &str,
+        mask: Option<String>,
+    ) -> Result<(), Refusal> {
+        let slot = self.slot(value, form, 1)?;
         let ty = self.form_type(value, form)?;
         let mut name = name.to_owned();
         if let (Some(mask), Form::Vector) = (mask, form) {
@@ -391,47 +491,6 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// The loop over groups of threads.
-    fn groups(&mut self) -> Result<(), Refusal> {
-        let size = size_of::<abi::Thread>();
-        for (number, _) in self.flow.blocks.iter().enumerate() {
-            let _ = writeln!(self.places, "%m{number} = alloca i{LANES}");
-        }
-        self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
-        self.line(format!("store i32 {NOBODY}, ptr %together"));
-        let at = self.pointer("%a2", offset_of!(abi::Block, ntid) as i64);
-        let width = self.make(format!("load i32, ptr {at}, align 4"));
-        self.line(format!("%width = zext i32 {width} to i64"));
-        let count = self.make("zext i32 %a1 to i64");
-        let bytes = self.make(format!("mul i64 {count}, {size}"));
-        let end = self.make(format!("add i64 %a0, {bytes}"));
-        self.line("store i64 %a0, ptr %first\nbr label %group");
-        self.begin("group");
-        for number in 1..self.flow.blocks.len() {
-            self.line(format!("store i{LANES} 0, ptr %m{number}"));
-        }
-        self.line(format!("store i{LANES} {FULL}, ptr %m0"));
-        self.names.clear();
-        self.emptied = (String::new(), self.text.len());
-        let first = self.make("load i64, ptr %first");
-        self.keep(self.flow.thread, Form::Scalar, &first, None)?;
-        self.find_row(&first)?;
-        self.line("br label %c0");
-        for place in 0..self.flow.order.len() {
-            self.block(place)?;
-        }
-        self.begin(&format!("c{}", self.flow.order.len()));
-        let first = self.make("load i64, ptr %first");
-        let next = self.make(format!("add i64 {first}, {}", size * LANES));
-        self.line(format!("store i64 {next}, ptr %first"));
-        let more = self.make(format!("icmp ne i64 {next}, {end}"));
-        self.line(format!("br i1 {more}, label %group, label %done"));
-        self.begin("done");
-        self.tell_together();
-        self.line("ret void");
-        Ok(())
-    }
-
     /// Whether threads wait in front of a block: the name of the mask's bits, and of the answer.
     fn waits(&mut self, number: usize) -> (String, String) {
         let bits = self.make(format!("load i{LANES}, ptr %m{number}"));
@@ -439,7 +498,8 @@ impl<'a> Translator<'a> {
         (bits, any)
     }
 
-    fn block(&mut self, place: usize) -> Result<(), Refusal> {
+    /// Writes a block; what follows is where it goes on.
+    pub(super) fn block(&mut self, place: usize) -> Result<(), Refusal> {
         let number = self.flow.order[place];
         self.number = Some(number);
         self.begin(&format!("c{place}"));
@@ -463,16 +523,19 @@ impl<'a> Translator<'a> {
             self.body(place, (Some(mask), bits))?;
         }
         self.begin(&format!("e{place}"));
+        let segment = self.segments[self.segment].clone();
         let ends: Vec<usize> =
             self.flow.loops.iter().rev().filter(|l| l.last == place).map(|l| l.header).collect();
-        for header in ends {
+        for header in ends.into_iter().filter(|&header| segment.header != Some(header)) {
             let (_, any) = self.waits(header);
             let out = self.label();
             let begin = self.flow.place[header];
             self.line(format!("br i1 {any}, label %c{begin}, label %{out}"));
             self.begin(&out);
         }
-        self.line(format!("br label %c{}", place + 1));
+        if place + 1 < segment.places.end {
+            self.line(format!("br label %c{}", place + 1));
+        }
         Ok(())
     }
 
