@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_kernel_earns_vectors_once_and_keeps_them_only_if_they_are_faster() {
         let tiers = Tiers::default();
-        assert_eq!(tiers.note(1_000, LOOKED_FOR / 2, false), None);
+        assert_eq!(tiers.note(10, LOOKED_FOR / 2, false), None);
         assert_eq!(tiers.note(1_000, EARNED / 2, false), Some(Earned::Look));
         assert_eq!(tiers.earns(EARNED / 2), Some(Earned::Compile), "it has taken long enough");
         assert_eq!(tiers.note(1_000, EARNED, false), None, "it is asked for once");
