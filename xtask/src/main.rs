@@ -188,8 +188,6 @@ fn cargo(arguments: &[&str]) -> Command {
 enum Parts {
     /// All of it.
     All,
-    /// All of it, and the tests, as the tests try it: with little optimisation, and with debug assertions.
-    WithTests,
     /// What running programs through a server and in a cluster takes: no simulator or benchmarks.
     RunAndServe,
 }
@@ -199,7 +197,6 @@ impl Parts {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::All => &["build", "--release"],
-            Self::WithTests => &["build", "--workspace", "--lib", "--bins", "--tests", "--examples"],
             Self::RunAndServe => &[
                 "build",
                 "--release",

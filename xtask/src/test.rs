@@ -30,10 +30,9 @@ const FEW: usize = 5;
 
 /// Runs the tests whose names match, and says whether all passed.
 pub(crate) fn test(filter: &[String]) -> Result<bool> {
-    // One profile for the product and all tests: nothing is compiled twice.
-    let built = build(Parts::WithTests)?;
+    let built = build(Parts::All)?;
     println!("Built in {}", seconds(built));
-    let product = Product::in_directory(&rgpu_tests::examples::target().join("debug"))?;
+    let product = Product::built()?;
     match toolkit() {
         Ok((toolkit, _)) => compile_all(&toolkit)?,
         Err(e) => println!("Tests that need the CUDA compiler will be skipped: {e:#}"),
