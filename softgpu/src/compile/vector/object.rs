@@ -20,7 +20,7 @@ pub(super) struct Linked {
 /// Joins the sections of an object file that are needed when it runs, with room for so many addresses behind them.
 pub(super) fn link(file: &[u8], addresses: usize) -> Result<Linked, String> {
     let file = object::File::parse(file).map_err(|e| e.to_string())?;
-    let mut sections: Vec<_> = file.sections().filter(|section| is_loaded(section)).collect();
+    let mut sections: Vec<_> = file.sections().filter(is_loaded).collect();
     // The code comes first, and the kernel is the only function in it.
     sections.sort_by_key(|section| section.kind() != object::SectionKind::Text);
     let mut bytes = Vec::new();
