@@ -14,6 +14,8 @@ use crate::compile::vector::{self, Mode};
 
 /// What a kernel has to have taken of the processors before code is looked for that an earlier process has kept: several times what that takes.
 const LOOKED_FOR: u64 = 1_000_000;
+/// Then it is looked for even if fewer launches than [`TRIALS`] have told how fast the first tier is.
+const LOOKED_FOR_AT_ONCE: u64 = 10_000_000;
 /// What it has to have taken before it earns code that is made now: about what making that takes.
 const EARNED: u64 = 40_000_000;
 /// Launches that tell how fast a tier is.
@@ -91,7 +93,9 @@ impl Tiers {
             looked.store(true, Relaxed);
             return Some(Earned::Compile);
         }
-        (spent >= LOOKED_FOR && first(looked)).then_some(Earned::Look)
+        let tried = self.threads.launches.load(Relaxed) >= TRIALS;
+        let enough = if tried { LOOKED_FOR } else { LOOKED_FOR_AT_ONCE };
+        (spent >= enough && first(looked)).then_some(Earned::Look)
     }
 }
 
@@ -160,6 +164,9 @@ mod tests {
         assert_eq!(tiers.earns(EARNED / 2), Some(Earned::Compile), "it has taken long enough");
         assert_eq!(tiers.note(1_000, EARNED, false), None, "it is asked for once");
         assert_eq!(Tiers::default().note(1_000, EARNED, false), Some(Earned::Compile), "at once");
+        let few = Tiers::default();
+        let notes: Vec<_> = (0..TRIALS).map(|_| few.note(10, LOOKED_FOR, false)).collect();
+        assert_eq!(notes[..], [None, None, None, Some(Earned::Look)]);
         assert!(tiers.prefers_vectors(Mode::Auto), "they are tried");
         (0..TRIALS).for_each(|_| _ = tiers.note(1_000, EARNED, true));
         assert!(!tiers.prefers_vectors(Mode::Auto), "they took twice as long");
