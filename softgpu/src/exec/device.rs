@@ -405,6 +405,7 @@ impl Device for SoftGpu {
     }
 
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
+        crate::compile::vector::note_launch();
         self.shared.runtime()?;
         let mut state = self.shared.lock();
         let (key, ordinal) = state.streams.open(launch.stream)?;

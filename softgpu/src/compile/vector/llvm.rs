@@ -103,13 +103,13 @@ fn functions() -> Result<&'static Functions, String> {
 }
 
 fn open() -> Result<Functions, String> {
+    BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: LLVM's constructors only register its parts.
     let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok());
     let functions = Functions::of(library.ok_or("there is no libLLVM 15 to 21")?)?;
     // SAFETY: called once, before anything else of the library. What is registered behind the library's own destructors runs before
     // them.
     unsafe {
-        OPENED_BY.store(std::process::id(), Ordering::Relaxed);
         libc::atexit(wait_for_all);
         #[cfg(target_arch = "x86_64")]
         if !super::exit::registers_no_more(functions.LLVMContextCreate as *const c_void) {
@@ -134,20 +134,44 @@ pub(super) struct Busy {
 impl Busy {
     /// Begins to compile; not where the process ends already. Whoever has one must not ask for another.
     pub(super) fn begin() -> Result<Self, String> {
+        BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
         let ends = ENDS.read();
         if *ends { Err("the process ends".into()) } else { Ok(Self { _ends: ends }) }
     }
 }
 
-/// The process that has opened the library.
-static OPENED_BY: AtomicU32 = AtomicU32::new(0);
+/// The process that has compiled, or opened the library; none yet: 0.
+static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until nobody compiles, and nobody begins any more: what the library registered when it was opened goes behind this. A child that
 /// was forked has no thread that compiles, even where it was forked while one did.
 extern "C" fn wait_for_all() {
-    if OPENED_BY.load(Ordering::Relaxed) == std::process::id() {
+    let begun_by = BEGUN_BY.load(Ordering::Relaxed);
+    if begun_by == 0 || begun_by == std::process::id() {
         *ENDS.write() = true;
     }
+}
+
+/// Goes with its thread.
+struct LastOfThread;
+
+impl Drop for LastOfThread {
+    fn drop(&mut self) {
+        // SAFETY: plain calls.
+        if unsafe { libc::gettid() == libc::getpid() } {
+            wait_for_all();
+        }
+    }
+}
+
+thread_local! {
+    static LAST: LastOfThread = const { LastOfThread };
+}
+
+/// Has a process that ends by its first thread, which is this one, wait for who compiles. The C library lets go of what belongs to the thread before it
+/// takes anything apart: even while the library is being opened, and has registered some of its own parts for that.
+pub(super) fn wait_when_first_thread_ends() {
+    let _ = LAST.try_with(|_| {});
 }
 
 /// Whether there is an LLVM, and why not.

@@ -94,6 +94,13 @@ pub fn mode() -> Mode {
     })
 }
 
+/// This thread launches kernels: if it is the process's first, and the process ends by its return, the process waits for who compiles.
+pub(crate) fn note_launch() {
+    if mode() != Mode::Off {
+        llvm::wait_when_first_thread_ends();
+    }
+}
+
 /// What the environment says, if it says anything.
 fn wanted() -> Option<Mode> {
     std::env::var_os(VARIABLE).map(|value| match value.to_str() {
@@ -154,8 +161,10 @@ pub(super) struct Compiler(llvm::Busy);
 impl Compiler {
     /// Begins to compile; not where the process ends already, or where there is no libLLVM. Whoever has one must not ask for another.
     pub(super) fn begin() -> Result<Self, String> {
+        // The process waits for the opening of the library, too.
+        let busy = llvm::Busy::begin()?;
         possible()?;
-        llvm::Busy::begin().map(Self)
+        Ok(Self(busy))
     }
 
     /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, for vectors of threads, or says what keeps it in
