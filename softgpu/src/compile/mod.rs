@@ -467,9 +467,9 @@ impl Linked {
                 return Ok(Err("its lanes take turns".into()));
             }
             let sizes = (verified.facts.state_bytes, verified.frame);
-            let helpers = verified.around.helpers;
-            let places = relocate::Places { helpers, table: verified.around.table };
-            Ok(compiler.compile(id, &verified.machine.func, sizes, helpers.texture, &places))
+            let Surroundings { helpers, table, .. } = *verified.around;
+            let places = relocate::Places { helpers, table };
+            Ok(compiler.compile(id, &verified.machine.func, sizes, &places))
         });
         compiled.map_err(|error| error.to_string()).flatten()
     }

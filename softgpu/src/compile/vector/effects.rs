@@ -481,7 +481,8 @@ impl Translator<'_> {
         let Some(callee) = constant(self.func, args[0]) else {
             return Err("a call through a pointer".into());
         };
-        if self.flow.has_cuts() && callee == self.texture {
+        // The function for textures finds its operands in the running thread.
+        if self.flow.has_cuts() && callee == self.own.helpers.texture as i64 {
             return Err("an operation on a texture beside cuts".into());
         }
         let small = signature.params.iter().chain(&signature.returns).any(|p| p.value_type.bits() < 32);

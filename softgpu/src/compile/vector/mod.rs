@@ -168,13 +168,12 @@ impl Compiler {
     }
 
     /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, for vectors of threads, or says what keeps it in
-    /// the first tier. `texture` is the address of the function for textures, and `places` are the others.
+    /// the first tier. `places` says where this library's functions are.
     pub(super) fn compile(
         &self,
         id: FunctionId,
         func: &ir::Function,
         (state_bytes, local_bytes): (u32, u32),
-        texture: usize,
         places: &Places<'_>,
     ) -> Result<Made, String> {
         if SHOWS {
@@ -183,7 +182,7 @@ impl Compiler {
         let flow = flow::Flow::new(func)?;
         let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
         let attributes = llvm::processor()?;
-        let translated = Translator::translate(func, &flow, &shapes, &attributes, texture, places)?;
+        let translated = Translator::translate(func, &flow, &shapes, &attributes, places)?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }

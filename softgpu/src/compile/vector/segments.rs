@@ -187,7 +187,8 @@ impl Translator<'_> {
         ));
         self.line(format!("br label %g{n}"));
         self.begin(&format!("g{n}"));
-        if let Some(header) = header.filter(|_| !is_first) {
+        // No loop begins with the first block.
+        if let Some(header) = header {
             let at = self.kept_mask(header);
             let bits = self.make(format!("load i{LANES}, ptr {at}"));
             let waits = self.make(format!("icmp ne i{LANES} {bits}, 0"));

@@ -69,10 +69,8 @@ pub(super) struct Translator<'a> {
     pub(super) done: HashSet<Inst>,
     /// Stores that are to be made at the last of them.
     pub(super) stores: Option<(Stores, Inst)>,
-    /// The address of the function for textures, which finds its operands in the running thread.
-    pub(super) texture: i64,
     /// Where this library's functions are in this process.
-    own: &'a Places<'a>,
+    pub(super) own: &'a Places<'a>,
     /// What the code's table of addresses holds.
     addresses: Vec<Target>,
     /// Whether the code means the same in every process.
@@ -136,18 +134,17 @@ impl<'a> Translator<'a> {
         flow: &'a Flow,
         shapes: &'a Shapes,
         attributes: &str,
-        texture: usize,
         own: &'a Places<'a>,
     ) -> Result<Translated, Refusal> {
         let segments = segments(func, flow);
         if segments.len() > 1 {
-            let t = Self::new(func, flow, shapes, texture, own, segments);
+            let t = Self::new(func, flow, shapes, own, segments);
             if let Some(translated) = t.whole(attributes)? {
                 return Ok(translated);
             }
         }
         let whole = vec![Segment::plain(0..flow.order.len())];
-        let translated = Self::new(func, flow, shapes, texture, own, whole).whole(attributes)?;
+        let translated = Self::new(func, flow, shapes, own, whole).whole(attributes)?;
         translated.ok_or_else(|| "too much to keep".into())
     }
 
@@ -155,7 +152,6 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
-        texture: usize,
         own: &'a Places<'a>,
         segments: Vec<Segment>,
     ) -> Self {
@@ -180,7 +176,6 @@ impl<'a> Translator<'a> {
             plain: true,
             done: HashSet::new(),
             stores: None,
-            texture: texture as i64,
             own,
             addresses: Vec::new(),
             is_movable: true,
