@@ -469,7 +469,7 @@ impl Linked {
             let sizes = (verified.facts.state_bytes, verified.frame);
             let Surroundings { helpers, table, .. } = *verified.around;
             let places = relocate::Places { helpers, table };
-            Ok(compiler.compile(id, &verified.machine.func, sizes, &places))
+            Ok(compiler.compile(id, &verified.machine.func, sizes, &verified.facts.cuts, &places))
         });
         compiled.map_err(|error| error.to_string()).flatten()
     }

@@ -363,6 +363,10 @@ impl Resident {
     fn run_all_warps(&mut self, guard: &mut Guard) -> Result<()> {
         let count = self.slot.threads.len();
         self.run(guard, 0, count)?;
+        if self.block.together == STOP_EXIT {
+            self.warps.iter_mut().for_each(|w| *w = Warp::default());
+            return Ok(());
+        }
         for w in 0..self.warps.len() {
             let start = w * WARP;
             self.settle(w, start, WARP.min(count - start))?;

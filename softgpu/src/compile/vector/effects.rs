@@ -9,6 +9,9 @@ use super::flow::Refusal;
 use super::shape::{Shape, UNIFORM, constant, thread_field};
 use super::translate::{Form, Translator, scalar_type, vector_type};
 
+/// Blocks whose rows of threads access fewer bytes together than this are small.
+const SMALL: usize = 256;
+
 /// The addresses of a row of elements.
 pub(super) struct Row {
     /// The first lane's address.
@@ -240,13 +243,11 @@ impl Translator<'_> {
         let first = self.make(format!("extractelement {vector} {all}, i32 0"));
         let step = i64::from(bytes);
         let row = self.row(address, &first, step)?;
-        let mut same = self.make(format!("icmp eq {vector} {all}, {row}"));
-        if let Some(mask) = self.mask.clone() {
-            let absent = self.make(format!("xor <{LANES} x i1> {mask}, {}", super::translate::full()));
-            same = self.make(format!("or <{LANES} x i1> {same}, {absent}"));
-        }
-        let bits = self.bits_of(&same);
-        let valid = self.make(format!("icmp eq i{LANES} {bits}, -1"));
+        let same = self.make(format!("icmp eq {vector} {all}, {row}"));
+        let same = self.bits_of(&same);
+        let there = self.bits.clone();
+        let good = self.make(format!("and i{LANES} {same}, {there}"));
+        let valid = self.make(format!("icmp eq i{LANES} {good}, {there}"));
         Ok(Row { first, step, valid })
     }
 
@@ -260,7 +261,18 @@ impl Translator<'_> {
             return;
         }
         let ahead = match strides {
-            0 => self.make(format!("mul i64 %width, {bytes}")),
+            0 => {
+                let beside = self.make(format!("mul i64 %width, {bytes}"));
+                // Small blocks that load a tile and its border, and then wait, would access what they have fetched for the next one right
+                // then: for those it is the block behind that.
+                if self.flow.has_cuts() {
+                    let small = self.make(format!("icmp ult i64 {beside}, {SMALL}"));
+                    let behind = self.make(format!("shl i64 {beside}, 1"));
+                    self.make(format!("select i1 {small}, i64 {behind}, i64 {beside}"))
+                } else {
+                    beside
+                }
+            }
             strides => self.make(format!("mul i64 %stride, {}", bytes * strides)),
         };
         let at = self.make(format!("add i64 {}, {ahead}", row.first));

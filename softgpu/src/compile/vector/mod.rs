@@ -4,7 +4,8 @@
 //! did for a thread, so that each lane's addresses are the confined ones. No arithmetic is changed on the way. A kernel in which
 //! something is not translated stays in the first tier, and so does every kernel where the machine has no libLLVM.
 //!
-//! `flow` orders the blocks, `shape` finds out what is the same in all lanes and where lanes may be apart, `translate`, `compute` and
+//! `flow` orders the blocks, `shape` finds out what is the same in all lanes and where lanes may be apart, `segments` and `phases` divide the
+//! code into what all groups of a block do before they go on, `translate`, `compute` and
 //! `effects` write LLVM's text, `llvm` has the machine's libLLVM compile it, `object` makes one run of bytes of that, and `kept` has these
 //! come back in later processes.
 
@@ -16,6 +17,7 @@ mod flow;
 mod kept;
 mod llvm;
 mod object;
+mod phases;
 mod rows;
 mod segments;
 mod shape;
@@ -34,7 +36,7 @@ use super::code::{Image, Link, Piece, Reference};
 use super::lines::Lines;
 use super::relocate::{self, Places};
 use super::signature::Table;
-use crate::abi::{Cell, LANES, RunFn, Vectors};
+use crate::abi::{Cell, Cut, LANES, RunFn, Vectors};
 
 pub(super) use kept::name;
 
@@ -167,13 +169,14 @@ impl Compiler {
         Ok(Self(busy))
     }
 
-    /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, for vectors of threads, or says what keeps it in
-    /// the first tier. `places` says where this library's functions are.
+    /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, and these cuts, for vectors of threads, or says what
+    /// keeps it in the first tier. `places` says where this library's functions are.
     pub(super) fn compile(
         &self,
         id: FunctionId,
         func: &ir::Function,
         (state_bytes, local_bytes): (u32, u32),
+        cuts: &[Cut],
         places: &Places<'_>,
     ) -> Result<Made, String> {
         if SHOWS {
@@ -182,7 +185,7 @@ impl Compiler {
         let flow = flow::Flow::new(func)?;
         let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
         let attributes = llvm::processor()?;
-        let translated = Translator::translate(func, &flow, &shapes, &attributes, places)?;
+        let translated = Translator::translate(func, &flow, &shapes, cuts, &attributes, places)?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }

@@ -2,16 +2,20 @@
 
 use std::mem::offset_of;
 
-use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Type, Value, types};
+use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value};
 
 use super::LANES;
-use super::flow::Refusal;
+use super::flow::{Flow, Refusal};
+use super::phases::Stop;
 use super::shape::{Shape, UNIFORM, state_offset, thread_field};
 use super::translate::{Form, Translator, scalar_type, vector_type};
 use crate::abi::{self, ROW_OPERANDS, Row, Thread};
 
 /// No thread has stopped yet: no number of a stop.
 pub(super) const NOBODY: u32 = abi::APART - 1;
+
+const RESUME: usize = offset_of!(Thread, resume);
+const STOP: usize = offset_of!(Thread, stop);
 
 /// Something in the row of a group.
 #[derive(Debug, Clone, Copy)]
@@ -30,13 +34,13 @@ impl Place {
 }
 
 /// The field of the thread that is stored to.
-fn stored_field(t: &Translator<'_>, inst: Inst) -> Option<usize> {
+pub(super) fn stored_field(func: &Function, flow: &Flow, inst: Inst) -> Option<usize> {
     let InstructionData::Store { opcode: Opcode::Store, args: [_, address], offset, .. } =
-        t.func.dfg.insts[inst]
+        func.dfg.insts[inst]
     else {
         return None;
     };
-    (t.func.dfg.resolve_aliases(address) == t.flow.thread)
+    (func.dfg.resolve_aliases(address) == flow.thread)
         .then(|| usize::try_from(i32::from(offset)).ok())
         .flatten()
 }
@@ -53,10 +57,10 @@ impl Translator<'_> {
         }
         const OP: usize = offset_of!(Thread, op);
         const END: usize = OP + 8 * ROW_OPERANDS;
-        let field = thread_field(self.func, self.flow, inst).or_else(|| stored_field(self, inst))?;
+        let field = thread_field(self.func, self.flow, inst).or_else(|| stored_field(self.func, self.flow, inst))?;
         let offset = match field {
-            field if field == offset_of!(Thread, resume) => offset_of!(Row, resume),
-            field if field == offset_of!(Thread, stop) => offset_of!(Row, stop),
+            RESUME => offset_of!(Row, resume),
+            STOP => offset_of!(Row, stop),
             OP..END => offset_of!(Row, op) + LANES * (field - OP),
             _ => return None,
         };
@@ -111,7 +115,13 @@ impl Translator<'_> {
     /// Stores into the row, if that is what the instruction does.
     pub(super) fn store_to_row(&mut self, inst: Inst, value: Value) -> Result<bool, Refusal> {
         let Some(place) = self.place_of(inst) else { return Ok(false) };
-        self.note_stop(inst, value);
+        if self.phases.is_none() {
+            self.note_stop(inst, value);
+        } else if let Some(field) = stored_field(self.func, self.flow, inst)
+            && self.stops_in_phase(field, value)
+        {
+            return Ok(true);
+        }
         let at = self.in_row(place);
         let ty = self.type_of(value);
         if place.is_one() {
@@ -133,22 +143,46 @@ impl Translator<'_> {
     /// Notes whether all threads stop alike: with the same constants.
     fn note_stop(&mut self, inst: Inst, value: Value) {
         let number = super::shape::constant(self.func, value);
-        match stored_field(self, inst) {
+        match stored_field(self.func, self.flow, inst) {
             Some(field) if field == offset_of!(Thread, op) || field == offset_of!(Thread, op) + 8 => {
                 self.plain &= number.is_some();
             }
-            Some(field) if field == offset_of!(Thread, resume) => {
+            Some(RESUME) => {
                 self.stop_together(number.filter(|_| self.plain).unwrap_or(i64::from(abi::APART)));
             }
-            Some(field) if field == offset_of!(Thread, stop) && number == Some(i64::from(abi::STOP_EXIT)) => {
+            Some(STOP) if number == Some(i64::from(abi::STOP_EXIT)) => {
                 self.stop_together(i64::from(abi::STOP_EXIT));
             }
             _ => {}
         }
     }
 
+    /// Notes how threads stop whose phases follow each other. True if what is stored need not be yet.
+    fn stops_in_phase(&mut self, field: usize, value: Value) -> bool {
+        let exits = super::shape::constant(self.func, value) == Some(i64::from(abi::STOP_EXIT));
+        let is_last = match field {
+            RESUME => true,
+            STOP => exits,
+            _ => false,
+        };
+        match self.stop.filter(|_| self.mask.is_none()) {
+            Some(stop) => {
+                if is_last {
+                    self.stop_late(stop);
+                }
+                stop != Stop::Exit || field == STOP
+            }
+            None => {
+                if is_last {
+                    self.stop_at_once();
+                }
+                false
+            }
+        }
+    }
+
     /// The lanes that are there stop with this number.
-    fn stop_together(&mut self, number: i64) {
+    pub(super) fn stop_together(&mut self, number: i64) {
         let before = self.make("load i32, ptr %together");
         let none = self.make(format!("icmp eq i32 {before}, {NOBODY}"));
         let same = self.make(format!("icmp eq i32 {before}, {number}"));
@@ -174,7 +208,7 @@ impl Translator<'_> {
     /// Whether it is the store of what counts for nobody: how often threads let others go first, where the first lane's number counts, and
     /// that a thread has ended, in a kernel without cuts.
     pub(super) fn store_of_little(&mut self, inst: Inst, value: Value) -> Result<bool, Refusal> {
-        let Some(field) = stored_field(self, inst) else { return Ok(false) };
+        let Some(field) = stored_field(self.func, self.flow, inst) else { return Ok(false) };
         if field == offset_of!(Thread, fuel) && self.shape(value) == UNIFORM {
             let name = self.get(value, Form::Scalar)?;
             let thread = self.get(self.flow.thread, Form::Scalar)?;
@@ -203,10 +237,15 @@ impl Translator<'_> {
         if !self.flow.has_cuts() {
             return Ok(());
         }
-        let at = self.pointer(first, offset_of!(Thread, state) as i64);
-        let state = self.make(format!("load {}, ptr {at}", scalar_type(types::I64)?));
-        let row = self.make(format!("add i64 {state}, {}", self.shapes.row_offset()));
+        let row = self.row_address(first);
         self.line(format!("store i64 {row}, ptr %row"));
         Ok(())
+    }
+
+    /// The address of the row of the group that begins with a thread.
+    pub(super) fn row_address(&mut self, first: &str) -> String {
+        let at = self.pointer(first, offset_of!(Thread, state) as i64);
+        let state = self.make(format!("load i64, ptr {at}"));
+        self.make(format!("add i64 {state}, {}", self.shapes.row_offset()))
     }
 }

@@ -20,8 +20,10 @@ use crate::abi::{Block, Thread};
 /// Part of the order of blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// The places of its blocks.
-    pub places: Range<usize>,
+    /// The places of its blocks, in their order.
+    pub places: Vec<usize>,
+    /// If it is what all threads of a block do behind a cut: the number of that, or 0 for the kernel's beginning.
+    pub enters: Option<u32>,
     /// The first block of the loop that it is one round of, if it is that.
     pub header: Option<usize>,
     /// Then: how often the grid's stride is added in a round.
@@ -31,12 +33,15 @@ pub(super) struct Segment {
 impl Segment {
     /// What is no loop.
     pub(super) fn plain(places: Range<usize>) -> Self {
-        Self { places, header: None, strides: 0 }
+        Self { places: places.collect(), enters: None, header: None, strides: 0 }
     }
 }
 
 /// How many groups go through a segment before the next begins.
 pub(super) const SIDE_BY_SIDE: usize = 32;
+
+/// From the first thread of a group to that of the next one.
+pub(super) const GROUP_BYTES: usize = size_of::<Thread>() * LANES;
 
 /// Larger loops compute more than they access.
 const LONG: usize = 300;
@@ -65,18 +70,18 @@ pub(super) fn segments(func: &Function, flow: &Flow) -> Vec<Segment> {
         if alone && !cut && !slow && places.start > 0 && size <= LONG {
             let strides = strides(func, flow, l.header);
             if strides > 0 {
-                rounds.push(Segment { places, header: Some(l.header), strides });
+                rounds.push(Segment { header: Some(l.header), strides, ..Segment::plain(places) });
             }
         }
     }
-    rounds.sort_by_key(|round| round.places.start);
+    rounds.sort_by_key(|round| round.places[0]);
     let mut segments = Vec::new();
     let mut at = 0;
     for round in rounds {
-        if round.places.start > at {
-            segments.push(Segment::plain(at..round.places.start));
+        if round.places[0] > at {
+            segments.push(Segment::plain(at..round.places[0]));
         }
-        at = round.places.end;
+        at = round.places[0] + round.places.len();
         segments.push(round);
     }
     if at < flow.order.len() {
@@ -129,11 +134,12 @@ fn counts_blocks(func: &Function, flow: &Flow, value: Value, depth: usize) -> bo
 impl Translator<'_> {
     /// The loop over groups of threads.
     pub(super) fn groups(&mut self) -> Result<(), Refusal> {
-        let group = size_of::<Thread>() * LANES;
+        let group = GROUP_BYTES;
         for (number, _) in self.flow.blocks.iter().enumerate() {
             self.places.push_str(&format!("%m{number} = alloca i{LANES}\n"));
         }
-        for number in self.crossings() {
+        let crossings = if self.phases.is_some() { Vec::new() } else { self.crossings() };
+        for number in crossings {
             self.places.push_str(&format!("%k{number} = alloca [{SIDE_BY_SIDE} x i{LANES}]\n"));
         }
         self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
@@ -149,6 +155,9 @@ impl Translator<'_> {
         let count = self.make("zext i32 %a1 to i64");
         let bytes = self.make(format!("mul i64 {count}, {}", size_of::<Thread>()));
         let end = self.make(format!("add i64 %a0, {bytes}"));
+        if self.phases.is_some() {
+            return self.all_phases(&end);
+        }
         self.line("store i64 %a0, ptr %begin\nbr label %some");
         // Some groups, that go through all segments.
         self.begin("some");
@@ -164,7 +173,8 @@ impl Translator<'_> {
         };
         for segment in 0..self.segments.len() {
             self.segment = segment;
-            self.one_segment(&begin, &stop, group)?;
+            self.line(format!("br label %r{segment}"));
+            self.one_segment(&begin, &stop)?;
         }
         self.line(format!("store i64 {stop}, ptr %begin"));
         let more = self.make(format!("icmp ne i64 {stop}, {end}"));
@@ -176,12 +186,16 @@ impl Translator<'_> {
     }
 
     /// Has the groups of some threads go through a segment.
-    fn one_segment(&mut self, begin: &str, stop: &str, group: usize) -> Result<(), Refusal> {
+    pub(super) fn one_segment(&mut self, begin: &str, stop: &str) -> Result<(), Refusal> {
         let n = self.segment;
         let Segment { places, header, .. } = self.segments[n].clone();
-        let is_first = n == 0;
-        self.line(format!("br label %r{n}"));
+        // Between barriers, nothing but the threads' states goes from one segment to another.
+        let is_phase = self.phases.is_some();
+        let is_first = n == 0 || is_phase;
         self.begin(&format!("r{n}"));
+        if is_phase {
+            self.line(format!("store i32 {NOBODY}, ptr %together"));
+        }
         self.line(format!(
             "store i64 {begin}, ptr %first\nstore i64 0, ptr %group\nstore i1 false, ptr %again"
         ));
@@ -195,7 +209,7 @@ impl Translator<'_> {
             self.line(format!("br i1 {waits}, label %w{n}, label %n{n}"));
             self.begin(&format!("w{n}"));
         }
-        let touched = self.touched_masks(n);
+        let touched = if is_phase { Vec::new() } else { self.touched_masks(n) };
         for number in 0..self.flow.blocks.len() {
             if is_first || !touched.contains(&number) {
                 let bits = if is_first && number == 0 { FULL } else { "0" };
@@ -211,12 +225,12 @@ impl Translator<'_> {
         let first = self.make("load i64, ptr %first");
         self.keep(self.flow.thread, Form::Scalar, &first, None)?;
         self.find_row(&first)?;
-        self.line(format!("br label %c{}", places.start));
+        self.line(format!("br label %{}", self.at('c', places[0])));
         for place in places {
             self.block(place)?;
         }
         self.seams[n][1] = self.text.len();
-        let all = self.crossings();
+        let all = if is_phase { Vec::new() } else { self.crossings() };
         for &number in if is_first { &all } else { &touched } {
             let at = self.kept_mask(number);
             let bits = self.make(format!("load i{LANES}, ptr %m{number}"));
@@ -231,7 +245,7 @@ impl Translator<'_> {
         self.line(format!("br label %n{n}"));
         self.begin(&format!("n{n}"));
         let first = self.make("load i64, ptr %first");
-        let next = self.make(format!("add i64 {first}, {group}"));
+        let next = self.make(format!("add i64 {first}, {GROUP_BYTES}"));
         self.line(format!("store i64 {next}, ptr %first"));
         let number = self.make("load i64, ptr %group");
         let number = self.make(format!("add i64 {number}, 1"));
@@ -301,7 +315,8 @@ impl Translator<'_> {
         for ((value, form), slot) in slots {
             let (name, ty) = (&slot.name, &slot.ty);
             let touched = slot.touched[0] | slot.touched[1];
-            let crosses = touched.count_ones() > 1 || carried.contains(value);
+            let crosses =
+                self.phases.is_none() && (touched.count_ones() > 1 || carried.contains(value));
             if crosses {
                 arrays.push_str(&format!("{name}.all = alloca [{SIDE_BY_SIDE} x {ty}]\n"));
                 let one = self.func.dfg.value_type(*value).bytes() as usize;

@@ -13,10 +13,11 @@ use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value
 use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
 use super::object::ADDRESSES;
+use super::phases::{Phases, Stop};
 use super::segments::{Segment, segments};
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use super::structures::Stores;
-use crate::abi;
+use crate::abi::{self, Cut};
 use crate::compile::relocate::{Places, Target};
 
 /// How a value is wanted.
@@ -53,6 +54,10 @@ pub(super) struct Translator<'a> {
     pub(super) segment: usize,
     /// Where each part begins and ends with what a group has left elsewhere.
     pub(super) seams: Vec<[usize; 2]>,
+    /// If the parts are what lies between barriers: what is known of these.
+    pub(super) phases: Option<Phases>,
+    /// How the block that is being written stops.
+    pub(super) stop: Option<Stop>,
     /// Values that are read in other blocks than the one that makes them.
     travels: HashSet<Value>,
     /// Values that something with an effect depends on.
@@ -60,7 +65,7 @@ pub(super) struct Translator<'a> {
     /// The mask of the block that is being written; none if all lanes are there.
     pub(super) mask: Option<String>,
     /// The same as bits: a number, or [`FULL`].
-    bits: String,
+    pub(super) bits: String,
     /// The block that is being written.
     pub(super) number: Option<usize>,
     /// Whether what the block has written so far of the operands of a cut are constants.
@@ -133,6 +138,7 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
+        cuts: &[Cut],
         attributes: &str,
         own: &'a Places<'a>,
     ) -> Result<Translated, Refusal> {
@@ -144,6 +150,12 @@ impl<'a> Translator<'a> {
             }
         }
         let whole = vec![Segment::plain(0..flow.order.len())];
+        if let Some((phases, copies)) = Phases::find(func, flow, cuts) {
+            let segments = whole.into_iter().chain(copies).collect();
+            let mut t = Self::new(func, flow, shapes, own, segments);
+            t.phases = Some(phases);
+            return t.whole(attributes)?.ok_or_else(|| "phases that keep nothing".into());
+        }
         let translated = Self::new(func, flow, shapes, own, whole).whole(attributes)?;
         translated.ok_or_else(|| "too much to keep".into())
     }
@@ -168,6 +180,8 @@ impl<'a> Translator<'a> {
             segments,
             segment: 0,
             seams: Vec::new(),
+            phases: None,
+            stop: None,
             travels: HashSet::new(),
             read: HashSet::new(),
             mask: None,
@@ -497,11 +511,12 @@ impl<'a> Translator<'a> {
     pub(super) fn block(&mut self, place: usize) -> Result<(), Refusal> {
         let number = self.flow.order[place];
         self.number = Some(number);
-        self.begin(&format!("c{place}"));
+        self.begin(&self.at('c', place));
         let (bits, any) = self.waits(number);
         self.line(format!("store i{LANES} 0, ptr %m{number}"));
-        self.line(format!("br i1 {any}, label %b{place}, label %e{place}"));
-        self.begin(&format!("b{place}"));
+        let [enter, whole_block, some_lanes, end] = ['b', 'f', 'p', 'e'].map(|part| self.at(part, place));
+        self.line(format!("br i1 {any}, label %{enter}, label %{end}"));
+        self.begin(&enter);
         let whole = (None, FULL.to_owned());
         if !self.shapes.partial[number] {
             self.body(place, whole)?;
@@ -509,29 +524,39 @@ impl<'a> Translator<'a> {
             // Mostly all lanes come together, and then nothing has to be masked.
             if self.flow.instructions(self.func) <= LONG {
                 let all = self.make(format!("icmp eq i{LANES} {bits}, {FULL}"));
-                self.line(format!("br i1 {all}, label %f{place}, label %p{place}"));
-                self.begin(&format!("f{place}"));
+                self.line(format!("br i1 {all}, label %{whole_block}, label %{some_lanes}"));
+                self.begin(&whole_block);
                 self.body(place, whole)?;
-                self.begin(&format!("p{place}"));
+                self.begin(&some_lanes);
             }
-            let mask = self.make(format!("bitcast i{LANES} {bits} to <{LANES} x i1>"));
+            let mask = self.mask_of(&bits);
             self.body(place, (Some(mask), bits))?;
         }
-        self.begin(&format!("e{place}"));
+        self.begin(&end);
         let segment = self.segments[self.segment].clone();
-        let ends: Vec<usize> =
-            self.flow.loops.iter().rev().filter(|l| l.last == place).map(|l| l.header).collect();
-        for header in ends.into_iter().filter(|&header| segment.header != Some(header)) {
+        // The loops of which this is the last block here.
+        let last = |has: &[bool]| segment.places.iter().rfind(|&&at| has[self.flow.order[at]]) == Some(&place);
+        let loops = self.flow.loops.iter().rev().filter(|l| last(&l.has)).map(|l| l.header);
+        let again = |header: &usize| {
+            segment.header != Some(*header) && segment.places.contains(&self.flow.place[*header])
+        };
+        let ends: Vec<usize> = loops.filter(again).collect();
+        for header in ends {
             let (_, any) = self.waits(header);
             let out = self.label();
-            let begin = self.flow.place[header];
-            self.line(format!("br i1 {any}, label %c{begin}, label %{out}"));
+            let begin = self.at('c', self.flow.place[header]);
+            self.line(format!("br i1 {any}, label %{begin}, label %{out}"));
             self.begin(&out);
         }
-        if place + 1 < segment.places.end {
-            self.line(format!("br label %c{}", place + 1));
+        if let Some(&next) = segment.places.iter().find(|&&at| at > place) {
+            self.line(format!("br label %{}", self.at('c', next)));
         }
         Ok(())
+    }
+
+    /// The label of a part of the block at a place, in the segment that is being written.
+    pub(super) fn at(&self, part: char, place: usize) -> String {
+        format!("{part}{}.{place}", self.segment)
     }
 
     /// What a block does, for the lanes of a mask.
@@ -540,10 +565,12 @@ impl<'a> Translator<'a> {
         self.names.clear();
         self.plain = true;
         (self.mask, self.bits) = (mask, bits);
+        self.stop = self.phases.as_ref().and_then(|phases| phases.stop(number));
         let insts: Vec<Inst> = self.func.layout.block_insts(self.flow.blocks[number]).collect();
         for inst in insts {
             if self.func.dfg.insts[inst].opcode().is_terminator() {
-                self.leave(inst, number, &format!("e{place}"))?;
+                let end = self.at('e', place);
+                self.leave(inst, number, &end)?;
             } else {
                 self.instruction(inst)?;
             }
@@ -580,6 +607,10 @@ impl<'a> Translator<'a> {
                     let some = self.make(format!("and i{LANES} {mask}, {choice}"));
                     self.go(edge, &some)?;
                 }
+            }
+            InstructionData::BranchTable { .. } if self.enters(number).is_some() => {
+                let edge = self.enters(number).and_then(|at| edges.get(at)).ok_or("a cut without a place behind it")?;
+                self.go(edge, &mask)?;
             }
             InstructionData::BranchTable { arg, .. } if self.shape(arg) == UNIFORM => {
                 let index = self.get(arg, Form::Scalar)?;
@@ -626,6 +657,18 @@ impl<'a> Translator<'a> {
         }
         self.line(format!("br label %{end}"));
         Ok(())
+    }
+
+    /// The mask of some bits, each found in its lane: LLVM takes the bits one after another where they are turned into a vector.
+    fn mask_of(&mut self, bits: &str) -> String {
+        let vector = format!("<{LANES} x i32>");
+        let bits = self.make(format!("zext i{LANES} {bits} to i32"));
+        let one = self.make(format!("insertelement {vector} poison, i32 {bits}, i32 0"));
+        let all = self.make(format!("shufflevector {vector} {one}, {vector} poison, {vector} zeroinitializer"));
+        let own: Vec<String> = (0..LANES).map(|lane| format!("i32 {}", 1 << lane)).collect();
+        let own = format!("<{}>", own.join(", "));
+        let found = self.make(format!("and {vector} {all}, {own}"));
+        self.make(format!("icmp eq {vector} {found}, {own}"))
     }
 
     /// The bits of a mask.
@@ -705,7 +748,7 @@ impl<'a> Translator<'a> {
             .collect();
         let mask = blends.contains(&true).then(|| match &self.mask {
             Some(mask) if *bits == self.bits => mask.clone(),
-            _ => self.make(format!("bitcast i{LANES} {bits} to <{LANES} x i1>")),
+            _ => self.mask_of(bits),
         });
         for ((param, form, name), blend) in values.into_iter().zip(blends) {
             self.keep(param, form, &name, mask.clone().filter(|_| blend))?;

@@ -1,0 +1,290 @@
+//! Kernels whose threads wait for each other at barriers of the block: all its groups of threads go from one barrier to the next by one
+//! loop, without the executor.
+//!
+//! What lies between barriers is a *phase*: what threads do from where they go on to their next stop. The code has a copy of it for each
+//! barrier, in which it is known where the groups come from, and one in which it is not, for threads that have stopped in several places. As long
+//! as all threads of the block stop alike, the copies follow each other. What the executor would find in the rows of the
+//! groups, had it been called, is written there only when it is.
+
+use std::collections::HashMap;
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::{Function, InstructionData, Opcode};
+
+use super::LANES;
+use super::flow::{Flow, Refusal};
+use super::rows::{NOBODY, stored_field};
+use super::segments::{GROUP_BYTES, Segment};
+use super::shape::{constant, thread_field};
+use super::translate::{Translator, all_lanes};
+use crate::abi::{self, Block, Cut, CutKind, Row, Thread};
+
+/// A stop after which it is known how the threads go on without a look at what each has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// At a barrier of the whole block: the number of the cut.
+    Barrier(u32),
+    /// For good.
+    Exit,
+}
+
+impl Stop {
+    /// As [`Thread::stop`] has it.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::Barrier(cut) => cut,
+            Self::Exit => abi::STOP_EXIT,
+        }
+    }
+}
+
+/// What the executor finds in the rows of groups that have come to a barrier.
+#[derive(Debug, Clone, Copy)]
+struct Barrier {
+    /// The number of the cut.
+    cut: u32,
+    /// Its number among the barriers of the block; of no meaning where only warps wait.
+    name: i64,
+}
+
+/// What is known of a kernel's barriers.
+#[derive(Debug)]
+pub(super) struct Phases {
+    /// The block that finds out where threads go on.
+    dispatch: usize,
+    /// The blocks that stop so, by number.
+    stops: HashMap<usize, Stop>,
+    barriers: Vec<Barrier>,
+}
+
+/// All copies together have at most so many instructions.
+const MOST_INSTRUCTIONS: usize = 3000;
+/// And so many copies there are at most.
+const MOST_COPIES: usize = 24;
+/// The most groups that a block has.
+const MOST_GROUPS: usize = 1024 / LANES;
+/// The operand that names the lanes of a warp which wait for each other.
+const MASK: usize = 3;
+/// After so many phases the executor may look whether the grid goes on at all.
+const TURNS: u32 = 1000;
+
+impl Phases {
+    /// Divides a kernel with these cuts into phases, if that can be done.
+    pub(super) fn find(func: &Function, flow: &Flow, cuts: &[Cut]) -> Option<(Self, Vec<Segment>)> {
+        let simple =
+            |cut: &Cut| matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield);
+        if !flow.has_cuts() || !cuts.iter().all(simple) {
+            return None;
+        }
+        let mut phases = Self { dispatch: dispatch(func, flow)?, stops: HashMap::new(), barriers: Vec::new() };
+        for number in 0..flow.blocks.len() {
+            let Some((stop, name)) = stop(func, flow, cuts, number) else { continue };
+            phases.stops.insert(number, stop);
+            if let Stop::Barrier(cut) = stop {
+                phases.barriers.push(Barrier { cut, name });
+            }
+        }
+        if phases.barriers.is_empty() || phases.barriers.len() >= MOST_COPIES {
+            return None;
+        }
+        let begins = std::iter::once(0).chain(phases.barriers.iter().map(|barrier| barrier.cut));
+        let copies: Vec<Segment> = begins.map(|cut| phases.behind(flow, cut)).collect::<Option<_>>()?;
+        let blocks = copies.iter().flat_map(|copy| &copy.places).map(|&place| flow.order[place]);
+        let size: usize = blocks.map(|block| func.layout.block_insts(flow.blocks[block]).count()).sum();
+        (size + flow.instructions(func) <= MOST_INSTRUCTIONS).then_some((phases, copies))
+    }
+
+    /// How a block stops.
+    pub(super) fn stop(&self, number: usize) -> Option<Stop> {
+        self.stops.get(&number).copied()
+    }
+
+    /// What threads do behind a cut, to their next stop.
+    fn behind(&self, flow: &Flow, cut: u32) -> Option<Segment> {
+        let mut has = vec![false; flow.exit()];
+        let mut open = vec![0];
+        while let Some(number) = open.pop() {
+            if number == flow.exit() || std::mem::replace(&mut has[number], true) {
+                continue;
+            }
+            if number == self.dispatch {
+                open.push(flow.edges[number].get(edge_of(cut))?.to);
+            } else {
+                open.extend(flow.successors(number));
+            }
+        }
+        let places = (0..flow.order.len()).filter(|&place| has[flow.order[place]]).collect();
+        Some(Segment { places, enters: Some(cut), ..Segment::plain(0..0) })
+    }
+}
+
+/// Which edge of the dispatch leads behind a cut: what comes first is where no number is one of a cut.
+fn edge_of(cut: u32) -> usize {
+    1 + cut as usize
+}
+
+/// The block that finds out where threads go on.
+fn dispatch(func: &Function, flow: &Flow) -> Option<usize> {
+    (0..flow.blocks.len()).find(|&number| {
+        let last = func.layout.last_inst(flow.blocks[number]);
+        let Some(InstructionData::BranchTable { arg, .. }) = last.map(|inst| func.dfg.insts[inst]) else {
+            return false;
+        };
+        let made = func.dfg.value_def(func.dfg.resolve_aliases(arg)).inst();
+        made.is_some_and(|inst| thread_field(func, flow, inst) == Some(offset_of!(Thread, resume)))
+    })
+}
+
+/// How a block stops, if that is known, and the number of the barrier.
+fn stop(func: &Function, flow: &Flow, cuts: &[Cut], number: usize) -> Option<(Stop, i64)> {
+    const OP: usize = offset_of!(Thread, op);
+    let mut stored = HashMap::new();
+    for inst in func.layout.block_insts(flow.blocks[number]) {
+        if let InstructionData::Store { opcode: Opcode::Store, args: [value, _], .. } = func.dfg.insts[inst]
+            && let Some(field) = stored_field(func, flow, inst)
+        {
+            stored.insert(field, constant(func, value));
+        }
+    }
+    let known = |field: usize| stored.get(&field).copied().flatten();
+    let stop = u32::try_from(known(offset_of!(Thread, stop))?).ok()?;
+    if stop == abi::STOP_EXIT {
+        return Some((Stop::Exit, 0));
+    }
+    let goes_on = known(offset_of!(Thread, resume)) == Some(i64::from(stop));
+    let cut = cuts.get(stop as usize - 1).filter(|_| goes_on)?;
+    let name = match cut.kind {
+        CutKind::Barrier => known(OP).filter(|name| (0..16).contains(name) && known(OP + 8) == Some(0))?,
+        // Where all threads of the block have come to it, so have those of each warp.
+        CutKind::WarpSync if cut.legacy || known(OP + 8 * MASK).is_some_and(|mask| mask as u32 == !0) => 0,
+        _ => return None,
+    };
+    Some((Stop::Barrier(stop), name))
+}
+
+impl Translator<'_> {
+    /// Which edge of a block is taken in the copy that is being written, where that is known before.
+    pub(super) fn enters(&self, number: usize) -> Option<usize> {
+        let dispatch = self.phases.as_ref()?.dispatch;
+        self.segments[self.segment].enters.filter(|_| number == dispatch).map(edge_of)
+    }
+
+    /// All copies, and what leads from one to another. `end` is the end of the threads.
+    pub(super) fn all_phases(&mut self, end: &str) -> Result<(), Refusal> {
+        self.places.push_str(&format!("%late = alloca [{MOST_GROUPS} x i32]\n%turns = alloca i32\n"));
+        let sides: Vec<String> = (0..3)
+            .map(|side| {
+                let at = self.pointer("%a2", (offset_of!(Block, ntid) + 4 * side) as i64);
+                self.make(format!("load i32, ptr {at}, align 4"))
+            })
+            .collect();
+        let plane = self.make(format!("mul i32 {}, {}", sides[0], sides[1]));
+        let all = self.make(format!("mul i32 {plane}, {}", sides[2]));
+        let whole = self.make(format!("icmp eq i32 %a1, {all}"));
+        let at = self.pointer("%a2", offset_of!(Block, together) as i64);
+        let known = self.make(format!("load i32, ptr {at}, align 4"));
+        self.line(format!("store i32 {TURNS}, ptr %turns"));
+        self.line(format!("br i1 {whole}, label %known, label %r0"));
+        self.begin("known");
+        self.go_on_behind(&known, "r0");
+        for segment in 0..self.segments.len() {
+            self.segment = segment;
+            self.one_segment("%a0", end)?;
+            let left = self.make("load i32, ptr %turns");
+            let left = self.make(format!("sub i32 {left}, 1"));
+            self.line(format!("store i32 {left}, ptr %turns"));
+            let more = self.make(format!("icmp ne i32 {left}, 0"));
+            let more = self.make(format!("and i1 {more}, {whole}"));
+            let next = self.label();
+            self.line(format!("br i1 {more}, label %{next}, label %leave"));
+            self.begin(&next);
+            let stopped = self.make("load i32, ptr %together");
+            let exits = self.make(format!("icmp eq i32 {stopped}, {}", abi::STOP_EXIT));
+            let next = self.label();
+            self.line(format!("br i1 {exits}, label %leave, label %{next}"));
+            self.begin(&next);
+            self.go_on_behind(&stopped, "leave");
+        }
+        self.begin("leave");
+        self.settle(end);
+        self.tell_together();
+        self.line("ret void");
+        Ok(())
+    }
+
+    /// Goes to the copy behind a stop, or elsewhere if there is none.
+    fn go_on_behind(&mut self, stopped: &str, elsewhere: &str) {
+        let copies = self.segments.iter().enumerate().filter_map(|(n, copy)| Some((n, copy.enters?)));
+        let copies: Vec<String> = copies.map(|(n, cut)| format!("i32 {cut}, label %r{n}")).collect();
+        self.line(format!("switch i32 {stopped}, label %{elsewhere} [ {} ]", copies.join(" ")));
+    }
+
+    /// All lanes of a group stop in a way that is known: nothing is written into their row yet.
+    pub(super) fn stop_late(&mut self, stop: Stop) {
+        let number = stop.number();
+        let at = self.late();
+        self.line(format!("store i32 {number}, ptr {at}"));
+        self.stop_together(i64::from(number));
+    }
+
+    /// Some lanes of a group stop, or in a way that is not known: what they leave is in their row.
+    pub(super) fn stop_at_once(&mut self) {
+        let at = self.late();
+        self.line(format!("store i32 {NOBODY}, ptr {at}\nstore i32 {}, ptr %together", abi::APART));
+    }
+
+    /// Where it is noted how a group has stopped whose row does not say it yet.
+    fn late(&mut self) -> String {
+        let group = self.make("load i64, ptr %group");
+        self.make(format!("getelementptr i32, ptr %late, i64 {group}"))
+    }
+
+    /// Writes into the rows what is missing there.
+    fn settle(&mut self, end: &str) {
+        self.line("store i64 %a0, ptr %first\nstore i64 0, ptr %group\nbr label %settle");
+        self.begin("settle");
+        let at = self.late();
+        let number = self.make(format!("load i32, ptr {at}"));
+        let done = self.make(format!("icmp eq i32 {number}, {NOBODY}"));
+        self.line(format!("br i1 {done}, label %settled, label %late.stop"));
+        self.begin("late.stop");
+        let first = self.make("load i64, ptr %first");
+        let row = self.row_address(&first);
+        let mut numbers = self.make(format!("insertelement <{LANES} x i32> poison, i32 {number}, i32 0"));
+        numbers = self.make(format!(
+            "shufflevector <{LANES} x i32> {numbers}, <{LANES} x i32> poison, <{LANES} x i32> zeroinitializer"
+        ));
+        let at = self.pointer(&row, offset_of!(Row, stop) as i64);
+        self.line(format!("store <{LANES} x i32> {numbers}, ptr {at}, align 32"));
+        let exits = self.make(format!("icmp eq i32 {number}, {}", abi::STOP_EXIT));
+        self.line(format!("br i1 {exits}, label %settled, label %late.barrier"));
+        self.begin("late.barrier");
+        let at = self.pointer(&row, offset_of!(Row, resume) as i64);
+        self.line(format!("store <{LANES} x i32> {numbers}, ptr {at}, align 32"));
+        let barriers = self.phases.as_ref().map(|phases| phases.barriers.clone()).unwrap_or_default();
+        let ty = format!("<{LANES} x i64>");
+        let mut names = "zeroinitializer".to_owned();
+        for Barrier { cut, name } in barriers.into_iter().filter(|barrier| barrier.name != 0) {
+            let here = self.make(format!("icmp eq i32 {number}, {cut}"));
+            let own = all_lanes("i64", name);
+            names = self.make(format!("select i1 {here}, {ty} {own}, {ty} {names}"));
+        }
+        let everybody = all_lanes("i64", u32::MAX);
+        let nothing = "zeroinitializer".to_owned();
+        for (n, operand) in [(0, names), (1, nothing), (MASK, everybody)] {
+            let at = self.pointer(&row, (offset_of!(Row, op) + 8 * LANES * n) as i64);
+            self.line(format!("store {ty} {operand}, ptr {at}, align 64"));
+        }
+        self.line("br label %settled");
+        self.begin("settled");
+        let group = self.make("load i64, ptr %group");
+        let group = self.make(format!("add i64 {group}, 1"));
+        self.line(format!("store i64 {group}, ptr %group"));
+        let first = self.make("load i64, ptr %first");
+        let next = self.make(format!("add i64 {first}, {GROUP_BYTES}"));
+        self.line(format!("store i64 {next}, ptr %first"));
+        let more = self.make(format!("icmp ne i64 {next}, {end}"));
+        self.line(format!("br i1 {more}, label %settle, label %done"));
+        self.begin("done");
+    }
+}
