@@ -248,3 +248,36 @@ extern "C" __global__ void strided(const float *in, float *out, unsigned n)
     for (unsigned w = 0; w < (blockDim.x + 31) / 32; w++) most += of_warps[w] * float(w + rounds);
     if (i < n) out[i] += most + last;
 }
+
+// Barriers in a loop, more of them than are gone through without the executor; with other names, for some warps, and for those threads that
+// are left when others have ended.
+extern "C" __global__ void phases(const float *in, float *out, unsigned n)
+{
+    __shared__ float part[1024];
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;
+    float v = i < n ? in[i] : 0;
+    part[t] = v;
+    __syncthreads();
+    for (unsigned r = 0; r < 3 + blockIdx.x % 5 * 150; r++) {
+        float other = part[(t + r) % blockDim.x];
+        asm volatile("bar.sync 3;" ::: "memory");
+        if (t % 3 != r % 3) part[t] = other * 0.5f + v;
+        __syncthreads();
+        if (r % 64 == 7) v += part[blockDim.x - 1 - t];
+        if (r % 5 == 4) __syncwarp();
+    }
+    unsigned half = blockDim.x / 64 * 32;
+    __syncthreads();
+    if (t < half) {
+        part[t] = v;
+        asm volatile("bar.sync 1, %0;" :: "r"(half) : "memory");
+        v += part[half - 1 - t];
+    } else if (i % 7 == 0) {
+        if (i < n) out[i] = -v;
+        return;
+    }
+    __syncthreads();
+    part[t] = v;
+    __syncthreads();
+    if (i < n) out[i] = v + part[t > 0 ? t - 1 : 0];
+}

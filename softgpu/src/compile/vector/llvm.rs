@@ -72,8 +72,10 @@ functions! {
     LLVMPrintModuleToString: fn(Pointer) -> *mut c_char;
 }
 
-/// What is opened, newest first. Versions before 15 have other pointers.
-const NAMES: [&str; 10] = [
+/// What is opened, newest first.
+const NAMES: [&str; 13] = [
+    "libLLVM.so.23.1",
+    "libLLVM.so.22.1",
     "libLLVM.so.21.1",
     "libLLVM.so.20.1",
     "libLLVM.so.19.1",
@@ -84,7 +86,14 @@ const NAMES: [&str; 10] = [
     "libLLVM-16.so.1",
     "libLLVM-15.so.1",
     "libLLVM-15.so",
+    WITH_TYPED_POINTERS,
 ];
+
+/// The last version whose pointers say what they lead to, unless it is told otherwise.
+const WITH_TYPED_POINTERS: &str = "libLLVM-14.so.1";
+
+/// The option that tells it.
+const OPAQUE_POINTERS: &CStr = c"-opaque-pointers";
 
 // SAFETY: pointers to functions, which any thread may call; each compile has a context of its own.
 unsafe impl Send for Functions {}
@@ -105,8 +114,18 @@ fn functions() -> Result<&'static Functions, String> {
 fn open() -> Result<Functions, String> {
     BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: LLVM's constructors only register its parts.
-    let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok());
-    let functions = Functions::of(library.ok_or("there is no libLLVM 15 to 21")?)?;
+    let library = NAMES.iter().find_map(|&name| Some((name, unsafe { Library::new(name) }.ok()?)));
+    let (name, library) = library.ok_or("there is no libLLVM 14 to 23")?;
+    if name == WITH_TYPED_POINTERS {
+        type Parse = unsafe extern "C" fn(c_int, *const *const c_char, *const c_char);
+        let arguments = [c"rgpu".as_ptr(), OPAQUE_POINTERS.as_ptr()];
+        // SAFETY: the function has this type, it is called before anything else of the library, and both arguments are strings.
+        unsafe {
+            let parse = library.get::<Parse>(b"LLVMParseCommandLineOptions\0").map_err(|e| e.to_string())?;
+            parse(arguments.len() as c_int, arguments.as_ptr(), c"".as_ptr());
+        }
+    }
+    let functions = Functions::of(library)?;
     // SAFETY: called once, before anything else of the library. What is registered behind the library's own destructors runs before
     // them.
     unsafe {

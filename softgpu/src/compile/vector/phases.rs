@@ -71,12 +71,12 @@ const TURNS: u32 = 1000;
 impl Phases {
     /// Divides a kernel with these cuts into phases, if that can be done.
     pub(super) fn find(func: &Function, flow: &Flow, cuts: &[Cut]) -> Option<(Self, Vec<Segment>)> {
-        let simple =
-            |cut: &Cut| matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield);
+        let simple = |cut: &Cut| matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield);
         if !flow.has_cuts() || !cuts.iter().all(simple) {
             return None;
         }
-        let mut phases = Self { dispatch: dispatch(func, flow)?, stops: HashMap::new(), barriers: Vec::new() };
+        let mut phases =
+            Self { dispatch: dispatch(func, flow)?, stops: HashMap::new(), barriers: Vec::new() };
         for number in 0..flow.blocks.len() {
             let Some((stop, name)) = stop(func, flow, cuts, number) else { continue };
             phases.stops.insert(number, stop);

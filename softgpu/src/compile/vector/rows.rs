@@ -57,7 +57,8 @@ impl Translator<'_> {
         }
         const OP: usize = offset_of!(Thread, op);
         const END: usize = OP + 8 * ROW_OPERANDS;
-        let field = thread_field(self.func, self.flow, inst).or_else(|| stored_field(self.func, self.flow, inst))?;
+        let field =
+            thread_field(self.func, self.flow, inst).or_else(|| stored_field(self.func, self.flow, inst))?;
         let offset = match field {
             RESUME => offset_of!(Row, resume),
             STOP => offset_of!(Row, stop),

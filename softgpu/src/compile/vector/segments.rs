@@ -315,8 +315,7 @@ impl Translator<'_> {
         for ((value, form), slot) in slots {
             let (name, ty) = (&slot.name, &slot.ty);
             let touched = slot.touched[0] | slot.touched[1];
-            let crosses =
-                self.phases.is_none() && (touched.count_ones() > 1 || carried.contains(value));
+            let crosses = self.phases.is_none() && (touched.count_ones() > 1 || carried.contains(value));
             if crosses {
                 arrays.push_str(&format!("{name}.all = alloca [{SIDE_BY_SIDE} x {ty}]\n"));
                 let one = self.func.dfg.value_type(*value).bytes() as usize;

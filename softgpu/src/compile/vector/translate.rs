@@ -535,7 +535,8 @@ impl<'a> Translator<'a> {
         self.begin(&end);
         let segment = self.segments[self.segment].clone();
         // The loops of which this is the last block here.
-        let last = |has: &[bool]| segment.places.iter().rfind(|&&at| has[self.flow.order[at]]) == Some(&place);
+        let last =
+            |has: &[bool]| segment.places.iter().rfind(|&&at| has[self.flow.order[at]]) == Some(&place);
         let loops = self.flow.loops.iter().rev().filter(|l| last(&l.has)).map(|l| l.header);
         let again = |header: &usize| {
             segment.header != Some(*header) && segment.places.contains(&self.flow.place[*header])
@@ -609,7 +610,10 @@ impl<'a> Translator<'a> {
                 }
             }
             InstructionData::BranchTable { .. } if self.enters(number).is_some() => {
-                let edge = self.enters(number).and_then(|at| edges.get(at)).ok_or("a cut without a place behind it")?;
+                let edge = self
+                    .enters(number)
+                    .and_then(|at| edges.get(at))
+                    .ok_or("a cut without a place behind it")?;
                 self.go(edge, &mask)?;
             }
             InstructionData::BranchTable { arg, .. } if self.shape(arg) == UNIFORM => {
@@ -664,7 +668,8 @@ impl<'a> Translator<'a> {
         let vector = format!("<{LANES} x i32>");
         let bits = self.make(format!("zext i{LANES} {bits} to i32"));
         let one = self.make(format!("insertelement {vector} poison, i32 {bits}, i32 0"));
-        let all = self.make(format!("shufflevector {vector} {one}, {vector} poison, {vector} zeroinitializer"));
+        let all =
+            self.make(format!("shufflevector {vector} {one}, {vector} poison, {vector} zeroinitializer"));
         let own: Vec<String> = (0..LANES).map(|lane| format!("i32 {}", 1 << lane)).collect();
         let own = format!("<{}>", own.join(", "));
         let found = self.make(format!("and {vector} {all}, {own}"));
