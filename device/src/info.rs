@@ -118,6 +118,24 @@ pub enum GlobalKind {
     Constant = 1,
     /// `.global .attribute(.managed)`
     Managed = 2,
+    /// `.global .texref`: a header of [`texture`](crate::texture), which whoever binds something to it writes.
+    Texture = 3,
+    /// `.global .surfref`, likewise.
+    Surface = 4,
+}
+
+impl GlobalKind {
+    /// By its number; `None` where there is none with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        [Self::Global, Self::Constant, Self::Managed, Self::Texture, Self::Surface]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
+    }
+
+    /// Whether it is a texture or surface reference, which to a program is no variable.
+    pub fn is_reference(self) -> bool {
+        matches!(self, Self::Texture | Self::Surface)
+    }
 }
 
 /// A module-level variable.

@@ -279,7 +279,7 @@ records! {
         addr: u64,
         /// Its size in bytes.
         size: u64,
-        /// Its state space: 0 global, 1 constant, 2 managed.
+        /// Its state space: 0 global, 1 constant, 2 managed; 3 for a texture reference, 4 for a surface reference.
         kind: u32,
     }
     /// What loading a module yields.

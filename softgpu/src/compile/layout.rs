@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use rgpu_device::texture::TEXTURE_HEADER_BYTES;
 use rgpu_device::{Code, Error, GlobalKind};
 
 use super::flow::symbols;
@@ -124,6 +125,10 @@ pub(super) fn globals(
 ) -> Result<Vec<GlobalLayout>, Error> {
     let mut layouts = Vec::new();
     for variable in variables {
+        if variable.ty.is_opaque() {
+            layouts.push(reference(variable)?);
+            continue;
+        }
         let kind = match variable.space {
             Space::Global if variable.managed => GlobalKind::Managed,
             Space::Global => GlobalKind::Global,
@@ -139,20 +144,8 @@ pub(super) fn globals(
                 ));
             }
         };
-        if matches!(variable.ty, Type::TexRef | Type::SamplerRef | Type::SurfRef) {
-            return Err(Error::new(
-                Code::InvalidPtx,
-                format!(
-                    "PTX line {}: {} is a .{}: texture and surface references are not supported, only objects",
-                    variable.line, variable.name, variable.ty
-                ),
-            ));
-        }
         if variable.linkage == Linkage::Extern {
-            return Err(Error::new(
-                Code::InvalidPtx,
-                format!("PTX line {}: Unresolved extern variable '{}'", variable.line, variable.name),
-            ));
+            return Err(unresolved(variable));
         }
         let mut bytes = Vec::new();
         let mut relocations = Vec::new();
@@ -196,6 +189,42 @@ pub(super) fn globals(
         });
     }
     Ok(layouts)
+}
+
+/// A texture or surface reference is a header of an object, which is written where something is bound to it. As long as it is zeros,
+/// it is no object, and what accesses it ends.
+fn reference(variable: &Variable) -> Result<GlobalLayout, Error> {
+    let Variable { line, name, ty, .. } = variable;
+    let refuse = |why: &str| Err(Error::new(Code::InvalidPtx, format!("PTX line {line}: {name} {why}")));
+    let kind = match ty {
+        Type::TexRef => GlobalKind::Texture,
+        Type::SurfRef => GlobalKind::Surface,
+        _ => return refuse(&format!("is a .{ty}: samplers of their own are not supported")),
+    };
+    if variable.space != Space::Global || variable.managed {
+        return refuse(&format!("is a .{ty}, which lies in .global memory that is not managed"));
+    }
+    if !variable.dims.is_empty() || variable.vector != 1 {
+        return refuse(&format!("is an array of .{ty}, which is not supported"));
+    }
+    if variable.linkage == Linkage::Extern {
+        return Err(unresolved(variable));
+    }
+    Ok(GlobalLayout {
+        name: name.clone(),
+        size: TEXTURE_HEADER_BYTES as u64,
+        align: 16,
+        kind,
+        bytes: Vec::new(),
+        relocations: Vec::new(),
+    })
+}
+
+fn unresolved(variable: &Variable) -> Error {
+    Error::new(
+        Code::InvalidPtx,
+        format!("PTX line {}: Unresolved extern variable '{}'", variable.line, variable.name),
+    )
 }
 
 fn bad_relocation(variable: &Variable) -> Error {

@@ -25,6 +25,7 @@ mod lockstep;
 mod loops;
 mod op;
 mod opcode;
+mod references;
 mod relocate;
 mod schedule;
 mod signature;

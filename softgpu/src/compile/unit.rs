@@ -11,6 +11,7 @@ use super::decode::decode;
 use super::flow::{Flow, read_registers};
 use super::op::{MemoryTarget, Op, Order};
 use super::opcode::{Checker, Form};
+use super::references;
 use super::signature::{Shape, Table};
 use super::vars::Vars;
 use super::verify::Callee;
@@ -542,8 +543,10 @@ fn decode_all(module: &mut Module, forms: &[Form]) -> Result<Vec<Op>, Error> {
     let mut ops = synthetic_ops();
     ops.extend(forms.iter().map(|form| decode(form).unwrap_or(Op::Refused)));
     let mut checker = Checker::default();
-    for function in &mut module.functions {
+    let Module { functions, variables, .. } = module;
+    for function in functions {
         let Function { body, registers, .. } = function;
+        let params = if function.is_entry { &function.params[..] } else { &[] };
         for statement in body {
             let Statement::Instruction(instruction) = statement else { continue };
             let own = instruction.form.0 as usize;
@@ -551,6 +554,11 @@ fn decode_all(module: &mut Module, forms: &[Form]) -> Result<Vec<Op>, Error> {
             if !matches!(ops[instruction.form.0 as usize], Op::Refused) {
                 checker
                     .check(own, &forms[own], &mut instruction.operands, registers)
+                    .and_then(|()| {
+                        let op = &ops[instruction.form.0 as usize];
+                        let operands = &instruction.operands;
+                        references::check(op, &forms[own].text, operands, variables, params)
+                    })
                     .map_err(|why| refuse(instruction.line, why))?;
             }
         }

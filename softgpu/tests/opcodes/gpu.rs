@@ -167,17 +167,28 @@ impl Gpu {
             return run_on(hardware, run)
                 .map_err(|why| Error::new(rgpu_device::Code::LaunchFailed, format!("the GPU: {why}")));
         }
-        let result = self.try_run(run);
+        self.run_bound(run, &[])
+    }
+
+    /// As [`Gpu::run`] on the software GPU, with these bytes in variables of the module.
+    pub(crate) fn run_bound(&mut self, run: &Run<'_>, variables: &[(&str, Vec<u8>)]) -> Result<Vec<u8>> {
+        let result = self.try_run(run, variables);
         if result.is_err() {
             self.device.reset(ORDINAL)?;
         }
         result
     }
 
-    fn try_run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
+    fn try_run(&mut self, run: &Run<'_>, variables: &[(&str, Vec<u8>)]) -> Result<Vec<u8>> {
         let module = self.next_module;
         self.next_module += 1;
-        self.device.module_load(ORDINAL, module, run.ptx.as_bytes(), &[])?;
+        let info = self.device.module_load(ORDINAL, module, run.ptx.as_bytes(), &[])?;
+        for (name, bytes) in variables {
+            let found =
+                info.globals.iter().find(|global| global.name == *name).expect("a variable of the module");
+            let region = Region::linear(found.addr, bytes.len() as u64);
+            self.device.copy_to_device(STREAM, region, 0, HostData::Owned(bytes.clone()))?;
+        }
         let (input, input_size) = (self.memory.base, whole_pages(run.input.len()));
         let (output, output_size) = (input + input_size + PAGE, whole_pages(run.output.len()));
         self.device.mem_alloc(ORDINAL, input, input_size, MemoryKind::Device)?;

@@ -1,6 +1,7 @@
 //! Textures and surfaces: each opcode is executed on headers and texels that lie in its input, and compared with a
 //! formulation of the CUDA programming guide's rules in double precision that goes one dimension after the other.
 
+mod reference;
 mod surface;
 
 use rgpu_device::texture::{

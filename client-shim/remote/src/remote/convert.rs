@@ -46,11 +46,7 @@ pub(super) fn module_info(m: wire::ModuleInfo) -> device::ModuleInfo {
         same_fields!(FunctionInfo, f => device::FunctionInfo, params: params, cluster: Default::default(), refusal: None)
     };
     let global = |g: wire::GlobalInfo| {
-        let kind = match g.kind {
-            1 => device::GlobalKind::Constant,
-            2 => device::GlobalKind::Managed,
-            _ => device::GlobalKind::Global,
-        };
+        let kind = device::GlobalKind::from_number(g.kind).unwrap_or_default();
         same_fields!(GlobalInfo, g => device::GlobalInfo, kind: kind)
     };
     device::ModuleInfo {

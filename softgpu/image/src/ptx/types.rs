@@ -89,6 +89,11 @@ impl Type {
         matches!(self, F16 | F16x2 | Bf16 | Bf16x2 | Tf32 | F32 | F32x2 | F64)
     }
 
+    /// Whether it is a texture, sampler or surface reference.
+    pub fn is_opaque(self) -> bool {
+        matches!(self, Self::TexRef | Self::SamplerRef | Self::SurfRef)
+    }
+
     /// Whether it is untyped bits.
     pub fn is_bits(self) -> bool {
         use Type::*;

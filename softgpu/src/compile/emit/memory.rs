@@ -137,7 +137,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    fn symbol_target(&mut self, symbol: Symbol, offset: i64, width: u32) -> Result<Target> {
+    pub(super) fn symbol_target(&mut self, symbol: Symbol, offset: i64, width: u32) -> Result<Target> {
         let function = self.function;
         let size = match symbol {
             Symbol::Global(id) => self.cx.unit.module.variables[id.0 as usize].size,

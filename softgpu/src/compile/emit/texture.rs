@@ -4,11 +4,12 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::cuts::operand_offset;
+use super::memory::Target;
 use super::special::bits_type;
 use super::{Emitter, Result, int_class, trusted};
 use crate::abi;
 use crate::abi::texture::{COORDINATES, Detail, Geometry, LAYER, REST, TextureOp};
-use rgpu_image::ptx::ast::{AddressBase, Operand, Type};
+use rgpu_image::ptx::ast::{AddressBase, Operand, Symbol, Type};
 
 impl<'a> Emitter<'a, '_> {
     /// `tex`, `tld4`, `txq`, `suq`, `suld`, `sust`, `sured`, `istypep`
@@ -83,7 +84,14 @@ impl<'a> Emitter<'a, '_> {
     fn texture_handle(&mut self, operand: &Operand) -> Result<Value> {
         match operand {
             Operand::Address(AddressBase::Reg(reg), 0) => self.src(&Operand::Reg(*reg), Type::B64),
-            _ => Err(self.refuse("Texture references are not supported: only a register can name a texture")),
+            // A reference is the header itself.
+            Operand::Address(AddressBase::Symbol(symbol @ Symbol::Global(_)), 0) => self.symbol(*symbol, 0),
+            // A parameter holds the handle of an object.
+            Operand::Address(AddressBase::Symbol(symbol @ Symbol::Param(_)), 0) => {
+                let Target { base, offset, flags } = self.symbol_target(*symbol, 0, 8)?;
+                Ok(self.b.ins().load(types::I64, flags, base, offset))
+            }
+            _ => Err(self.refuse("What names the texture or surface is not supported")),
         }
     }
 

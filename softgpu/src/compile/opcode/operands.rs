@@ -500,11 +500,12 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
     }
 }
 
-/// Whether a register names a texture or surface.
+/// Whether it names a texture or surface: a register that has its handle, or a reference, whose type whoever knows the module looks at.
 fn object(operand: &Operand, registers: &[Register]) -> Result<(), String> {
     match operand {
         Operand::Address(AddressBase::Reg(reg), 0) => fits(&Operand::Reg(*reg), From(64), registers),
-        _ => Err("is no register with a texture or surface object; references are not supported".to_owned()),
+        Operand::Address(AddressBase::Symbol(_), 0) => Ok(()),
+        _ => Err("is neither a register with a texture or surface object nor a reference".to_owned()),
     }
 }
 

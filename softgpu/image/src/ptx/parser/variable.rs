@@ -185,6 +185,9 @@ impl<'a> Parser<'a> {
         variable: &mut Variable,
         symbols: &mut Vec<(usize, &'a str, Position)>,
     ) -> Result<()> {
+        if variable.ty.is_opaque() {
+            return self.error(format!("The initial value of a .{} is not supported", variable.ty));
+        }
         if !matches!(variable.space, Space::Global | Space::Const) {
             return self.error(format!("A .{} variable cannot have an initial value", variable.space));
         }
