@@ -46,6 +46,7 @@ mod memory;
 mod module;
 mod params;
 pub(crate) mod process;
+pub(crate) mod reference;
 mod registration;
 pub(crate) mod registry;
 pub(crate) mod servers;

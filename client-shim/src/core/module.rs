@@ -15,6 +15,7 @@ use super::image::{self, Image};
 use super::launch::Config;
 use super::memory::Memory;
 use super::params::ParamLayout;
+use super::reference::{Reference, References};
 use super::registry::{NumberMap, Raw, Registry};
 
 /// A module, loaded on a device.
@@ -37,6 +38,8 @@ pub(crate) struct Module {
     functions: Mutex<NumberMap<u32, Arc<Function>>>,
     /// Its managed variables, where they go with it.
     managed: OnceLock<Vec<u64>>,
+    /// Its texture and surface references.
+    pub(super) references: References,
 }
 
 /// A kernel on one device (`CUfunction`, `cudaFunction_t`).
@@ -109,12 +112,20 @@ pub(super) struct Modules {
     memory: Arc<Memory>,
     modules: Registry<Module>,
     functions: Registry<Function>,
+    references: Registry<Reference>,
 }
 
 impl Modules {
     /// Nothing is loaded yet, on any device.
     pub(super) fn new(devices: Arc<Devices>, memory: Arc<Memory>) -> Self {
-        Self { devices, memory, modules: Registry::new("module"), functions: Registry::new("function") }
+        let (modules, functions) = (Registry::new("module"), Registry::new("function"));
+        Self {
+            devices,
+            memory,
+            modules,
+            functions,
+            references: Registry::new("texture or surface reference"),
+        }
     }
 
     /// `cuModuleLoadData`: a fat binary (wrapper or container), a cubin, or PTX text ending in NUL.
@@ -204,6 +215,7 @@ impl Modules {
             names,
             functions: Mutex::default(),
             managed: OnceLock::new(),
+            references: References::default(),
         });
         if let Some(info) = info {
             self.told(&module, info);
@@ -310,6 +322,9 @@ impl Modules {
         for (_, function) in module.functions.lock().drain() {
             let _ = self.functions.remove(function.raw);
         }
+        for reference in module.references.take() {
+            let _ = self.references.remove(reference.raw);
+        }
     }
 
     /// `cuModuleGetFunction`; the same function has the same handle each time. A kernel that the device cannot execute is
@@ -348,10 +363,67 @@ impl Modules {
 
     /// `cuModuleGetGlobal`: address and size.
     pub(super) fn module_global(&self, module: &Module, name: &str) -> Result<(u64, u64)> {
-        match self.module_info(module)?.globals.iter().find(|global| global.name == name) {
+        let globals = &self.module_info(module)?.globals;
+        match globals.iter().find(|global| global.name == name && !global.kind.is_reference()) {
             Some(global) => Ok((global.addr, global.size)),
             None => Err(Error::new(Code::NotFound, format!("The module has no variable {name}"))),
         }
+    }
+
+    /// References are a software GPU's. A device that runs NVIDIA's machine code has its own, which nobody forwards.
+    fn check_references(&self, ordinal: Ordinal) -> Result<()> {
+        if self.devices.info(ordinal)?.accepts_cubin {
+            return Err(not_implemented("a texture or surface reference on an NVIDIA GPU"));
+        }
+        Ok(())
+    }
+
+    /// `cuModuleGetTexRef`, or `cuModuleGetSurfRef`; the same reference has the same handle each time.
+    pub(super) fn module_reference(
+        &self,
+        module: &Module,
+        name: &str,
+        surface: bool,
+    ) -> Result<Arc<Reference>> {
+        self.check_references(module.ordinal)?;
+        let (kind, what) = match surface {
+            false => (GlobalKind::Texture, "texture"),
+            true => (GlobalKind::Surface, "surface"),
+        };
+        let globals = &self.module_info(module)?.globals;
+        let found = globals.iter().find(|global| global.name == name && global.kind == kind);
+        let found = found.ok_or_else(|| {
+            Error::new(Code::NotFound, format!("The module has no {what} reference {name}"))
+        })?;
+        let insert = |make: Box<dyn FnOnce(Raw) -> Reference>| self.references.insert(make);
+        Ok(module.references.get((name, found.addr), surface, module.ordinal, insert))
+    }
+
+    /// `cuTexRefCreate`: a reference of no module.
+    pub(super) fn create_reference(&self, context: &Context) -> Result<Arc<Reference>> {
+        self.check_references(context.ordinal)?;
+        Ok(self.references.insert(|raw| Reference::free(raw, context.ordinal)))
+    }
+
+    /// `cuTexRefDestroy`: those of modules go with these.
+    pub(super) fn destroy_reference(&self, raw: Raw) -> Result<()> {
+        if self.reference(raw, false)?.is_of_module() {
+            return Err(invalid("A module's texture reference goes with the module"));
+        }
+        self.references.remove(raw).map(drop)
+    }
+
+    /// The texture or surface reference behind a handle.
+    pub(super) fn reference(&self, raw: Raw, surface: bool) -> Result<Arc<Reference>> {
+        let found = self.references.get(raw)?;
+        if found.surface == surface {
+            return Ok(found);
+        }
+        let (is, wanted) = if surface { ("texture", "surface") } else { ("surface", "texture") };
+        Err(Error::new(
+            Code::InvalidHandle,
+            format!("{raw:#x} is a {is} reference, not a {wanted} reference"),
+        ))
     }
 
     /// `cuFuncGetAttribute`, by its `CUfunction_attribute` number; unknown numbers are an invalid value.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rgpu_device::{Device, MemOp, Ordinal, Target};
@@ -45,12 +45,20 @@ pub(super) struct Streams {
     devices: Arc<Devices>,
     streams: Registry<Stream>,
     events: Registry<Event>,
+    /// Whether there has been a stream that does not wait for the legacy one.
+    non_blocking: AtomicBool,
 }
 
 impl Streams {
     /// There are none but the default streams.
     pub(super) fn new(devices: Arc<Devices>) -> Self {
-        Self { devices, streams: Registry::new("stream"), events: Registry::new("event") }
+        let (streams, events) = (Registry::new("stream"), Registry::new("event"));
+        Self { devices, streams, events, non_blocking: AtomicBool::new(false) }
+    }
+
+    /// Whether work may be under way for which the legacy streams do not wait: a stream's goes on after its end.
+    pub(super) fn any_non_blocking(&self) -> bool {
+        self.non_blocking.load(Ordering::Acquire)
     }
 
     /// The stream behind what a program passed. 0 is the legacy default stream, or with `per_thread` (a caller compiled
@@ -89,6 +97,9 @@ impl Streams {
     ) -> Result<Arc<Stream>> {
         let handle = self.devices.new_handle();
         let blocking = flags & NON_BLOCKING == 0;
+        if !blocking {
+            self.non_blocking.store(true, Ordering::Release);
+        }
         let ordinal = context.ordinal;
         self.devices
             .note(ordinal, self.devices.device().stream_create(ordinal, handle, blocking, priority))?;

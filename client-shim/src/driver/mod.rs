@@ -40,6 +40,7 @@ mod memory;
 mod module;
 mod pool;
 mod proc_address;
+mod reference;
 mod stream;
 pub(crate) mod table;
 mod tensor_map;

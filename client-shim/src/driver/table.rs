@@ -4,7 +4,7 @@
 
 use super::{
     capture, context, copy, device, graph, info, ipc, launch, link, logs, mem_op, memory, module, pool,
-    proc_address, stream, tensor_map, texture, virtual_memory,
+    proc_address, reference, stream, tensor_map, texture, virtual_memory,
 };
 use crate::doors::table::{Address, entry_points, rows_of};
 
@@ -431,8 +431,8 @@ entry_points! {
     cuModuleGetGlobal 2000 [unsupported];
     cuModuleGetGlobal(_v2) 3020 [module::cuModuleGetGlobal_v2];
     cuModuleGetLoadingMode 11070 [device::cuModuleGetLoadingMode];
-    cuModuleGetSurfRef 3000 [unsupported];
-    cuModuleGetTexRef 2000 [unsupported];
+    cuModuleGetSurfRef 3000 [reference::cuModuleGetSurfRef];
+    cuModuleGetTexRef 2000 [reference::cuModuleGetTexRef];
     cuModuleLoad 2000 [module::cuModuleLoad];
     cuModuleLoadData 2000 [module::cuModuleLoadData];
     cuModuleLoadDataEx 2010 [module::cuModuleLoadDataEx];
@@ -505,8 +505,8 @@ entry_points! {
     cuSurfObjectCreate 5000 [texture::cuSurfObjectCreate];
     cuSurfObjectDestroy 5000 [texture::cuSurfObjectDestroy];
     cuSurfObjectGetResourceDesc 5000 [texture::cuSurfObjectGetResourceDesc];
-    cuSurfRefGetArray 3000 [unsupported];
-    cuSurfRefSetArray 3000 [unsupported];
+    cuSurfRefGetArray 3000 [reference::cuSurfRefGetArray];
+    cuSurfRefSetArray 3000 [reference::cuSurfRefSetArray];
     cuTensorMapEncodeIm2col 12000 [tensor_map::cuTensorMapEncodeIm2col];
     cuTensorMapEncodeIm2colWide 12080 [unsupported];
     cuTensorMapEncodeTiled 12000 [tensor_map::cuTensorMapEncodeTiled];
@@ -516,37 +516,37 @@ entry_points! {
     cuTexObjectGetResourceDesc 5000 [texture::cuTexObjectGetResourceDesc];
     cuTexObjectGetResourceViewDesc 5000 [texture::cuTexObjectGetResourceViewDesc];
     cuTexObjectGetTextureDesc 5000 [texture::cuTexObjectGetTextureDesc];
-    cuTexRefCreate 2000 [unsupported];
-    cuTexRefDestroy 2000 [unsupported];
+    cuTexRefCreate 2000 [reference::cuTexRefCreate];
+    cuTexRefDestroy 2000 [reference::cuTexRefDestroy];
     cuTexRefGetAddress 2000 [unsupported];
-    cuTexRefGetAddress(_v2) 3020 [unsupported];
-    cuTexRefGetAddressMode 2000 [unsupported];
-    cuTexRefGetArray 2000 [unsupported];
-    cuTexRefGetBorderColor 8000 [unsupported];
-    cuTexRefGetFilterMode 2000 [unsupported];
-    cuTexRefGetFlags 2000 [unsupported];
-    cuTexRefGetFormat 2000 [unsupported];
-    cuTexRefGetMaxAnisotropy 5000 [unsupported];
-    cuTexRefGetMipmapFilterMode 5000 [unsupported];
-    cuTexRefGetMipmapLevelBias 5000 [unsupported];
-    cuTexRefGetMipmapLevelClamp 5000 [unsupported];
-    cuTexRefGetMipmappedArray 5000 [unsupported];
+    cuTexRefGetAddress(_v2) 3020 [reference::cuTexRefGetAddress_v2];
+    cuTexRefGetAddressMode 2000 [reference::cuTexRefGetAddressMode];
+    cuTexRefGetArray 2000 [reference::cuTexRefGetArray];
+    cuTexRefGetBorderColor 8000 [reference::cuTexRefGetBorderColor];
+    cuTexRefGetFilterMode 2000 [reference::cuTexRefGetFilterMode];
+    cuTexRefGetFlags 2000 [reference::cuTexRefGetFlags];
+    cuTexRefGetFormat 2000 [reference::cuTexRefGetFormat];
+    cuTexRefGetMaxAnisotropy 5000 [reference::cuTexRefGetMaxAnisotropy];
+    cuTexRefGetMipmapFilterMode 5000 [reference::cuTexRefGetMipmapFilterMode];
+    cuTexRefGetMipmapLevelBias 5000 [reference::cuTexRefGetMipmapLevelBias];
+    cuTexRefGetMipmapLevelClamp 5000 [reference::cuTexRefGetMipmapLevelClamp];
+    cuTexRefGetMipmappedArray 5000 [reference::cuTexRefGetMipmappedArray];
     cuTexRefSetAddress 2000 [unsupported];
-    cuTexRefSetAddress(_v2) 3020 [unsupported];
+    cuTexRefSetAddress(_v2) 3020 [reference::cuTexRefSetAddress_v2];
     cuTexRefSetAddress2D 2020 [unsupported];
-    cuTexRefSetAddress2D(_v2) 3020 [unsupported];
-    cuTexRefSetAddress2D(_v3) 4010 [unsupported];
-    cuTexRefSetAddressMode 2000 [unsupported];
-    cuTexRefSetArray 2000 [unsupported];
-    cuTexRefSetBorderColor 8000 [unsupported];
-    cuTexRefSetFilterMode 2000 [unsupported];
-    cuTexRefSetFlags 2000 [unsupported];
-    cuTexRefSetFormat 2000 [unsupported];
-    cuTexRefSetMaxAnisotropy 5000 [unsupported];
-    cuTexRefSetMipmapFilterMode 5000 [unsupported];
-    cuTexRefSetMipmapLevelBias 5000 [unsupported];
-    cuTexRefSetMipmapLevelClamp 5000 [unsupported];
-    cuTexRefSetMipmappedArray 5000 [unsupported];
+    cuTexRefSetAddress2D(_v2) 3020 [reference::cuTexRefSetAddress2D_v2];
+    cuTexRefSetAddress2D(_v3) 4010 [reference::cuTexRefSetAddress2D_v3];
+    cuTexRefSetAddressMode 2000 [reference::cuTexRefSetAddressMode];
+    cuTexRefSetArray 2000 [reference::cuTexRefSetArray];
+    cuTexRefSetBorderColor 8000 [reference::cuTexRefSetBorderColor];
+    cuTexRefSetFilterMode 2000 [reference::cuTexRefSetFilterMode];
+    cuTexRefSetFlags 2000 [reference::cuTexRefSetFlags];
+    cuTexRefSetFormat 2000 [reference::cuTexRefSetFormat];
+    cuTexRefSetMaxAnisotropy 5000 [reference::cuTexRefSetMaxAnisotropy];
+    cuTexRefSetMipmapFilterMode 5000 [reference::cuTexRefSetMipmapFilterMode];
+    cuTexRefSetMipmapLevelBias 5000 [reference::cuTexRefSetMipmapLevelBias];
+    cuTexRefSetMipmapLevelClamp 5000 [reference::cuTexRefSetMipmapLevelClamp];
+    cuTexRefSetMipmappedArray 5000 [reference::cuTexRefSetMipmappedArray];
     cuThreadExchangeStreamCaptureMode 10010 [capture::cuThreadExchangeStreamCaptureMode];
     cuUserObjectCreate 11030 [graph::cuUserObjectCreate];
     cuUserObjectRelease 11030 [graph::cuUserObjectRelease];

@@ -22,7 +22,8 @@ const FORMATS: [(u32, ChannelKind, u8); 8] = [
     (0x20, ChannelKind::Float, 32),
 ];
 
-fn format(number: u32, channels: u32) -> Result<TexelFormat> {
+/// The texels of an array with a format of this number and so many channels.
+pub(super) fn format(number: u32, channels: u32) -> Result<TexelFormat> {
     let Some(&(_, kind, bits)) = FORMATS.iter().find(|known| known.0 == number) else {
         // Planes of video and compressed blocks.
         return Err(not_implemented(&format!("an array of format {number:#x}")));
@@ -33,7 +34,7 @@ fn format(number: u32, channels: u32) -> Result<TexelFormat> {
 }
 
 /// A format's number in `CUarray_format`, and how many channels it has.
-fn number(format: TexelFormat) -> (u32, u32) {
+pub(super) fn number(format: TexelFormat) -> (u32, u32) {
     let found = FORMATS.iter().find(|known| (known.1, known.2) == (format.kind, format.bits));
     (found.map_or(0, |known| known.0), format.channels.into())
 }

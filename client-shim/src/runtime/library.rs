@@ -51,7 +51,8 @@ fn variable(
     let (core, _, module) = module(library)?;
     let name = text.text()?;
     let globals = &core.module_info(&module)?.globals;
-    let found = globals.iter().find(|g| g.name == name && (g.kind == GlobalKind::Managed) == managed);
+    let is_wanted = |kind: GlobalKind| !kind.is_reference() && (kind == GlobalKind::Managed) == managed;
+    let found = globals.iter().find(|g| g.name == name && is_wanted(g.kind));
     let found =
         found.ok_or_else(|| Error::new(Code::NotFound, format!("the library has no variable {name}")))?;
     ptr.set_if_wanted(found.addr as usize);

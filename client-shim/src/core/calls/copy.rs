@@ -89,7 +89,8 @@ impl Core {
         Ok(spot)
     }
 
-    fn transfer(
+    /// Copies, whatever is captured.
+    pub(super) fn transfer(
         &self,
         stream: &Stream,
         mut dst: Region,

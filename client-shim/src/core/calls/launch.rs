@@ -82,6 +82,9 @@ impl Core {
         if let Some(captured) = captured {
             return captured;
         }
+        if function.module.references.unsettled() {
+            self.settle_references(&function.module)?;
+        }
         let size = function.layout().size();
         let mut on_stack = [MaybeUninit::<u8>::uninit(); ON_STACK];
         let mut on_heap = Vec::new();

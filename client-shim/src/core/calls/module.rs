@@ -12,6 +12,7 @@ use crate::core::image;
 use crate::core::library::{Kernel, Library};
 use crate::core::module::{Function, Module};
 use crate::core::process::Core;
+use crate::core::reference::Reference;
 use crate::core::registry::Raw;
 
 forward! { modules:
@@ -27,6 +28,14 @@ forward! { modules:
     fn module_function(&self, module: &Arc<Module>, name: &str) -> Result<Arc<Function>>;
     /// `cuModuleGetGlobal`: address and size.
     fn module_global(&self, module: &Module, name: &str) -> Result<(u64, u64)>;
+    /// `cuModuleGetTexRef`, or `cuModuleGetSurfRef`; the same reference has the same handle each time.
+    fn module_reference(&self, module: &Module, name: &str, surface: bool) -> Result<Arc<Reference>>;
+    /// `cuTexRefCreate`: a reference of no module.
+    fn create_reference(&self, context: &Context) -> Result<Arc<Reference>>;
+    /// `cuTexRefDestroy`: those of modules go with these.
+    fn destroy_reference(&self, raw: Raw) -> Result<()>;
+    /// The texture or surface reference behind a handle.
+    fn reference(&self, raw: Raw, surface: bool) -> Result<Arc<Reference>>;
     /// `cuFuncGetAttribute`, by its `CUfunction_attribute` number; unknown numbers are an invalid value.
     fn function_attribute(&self, function: &Function, attribute: u32) -> Result<i32>;
     /// `cuFuncSetAttribute`.

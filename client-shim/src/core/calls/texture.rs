@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use rgpu_device::texture::TEXTURE_HEADER_BYTES;
-use rgpu_device::{Ordinal, Region};
+use rgpu_device::{Ordinal, Region, Target};
 
 use crate::core::array::{self, Shape};
 use crate::core::context::Context;
-use crate::core::error::{Result, not_implemented};
+use crate::core::error::{Result, not_implemented, say_once};
+use crate::core::module::Module;
 use crate::core::process::Core;
+use crate::core::reference::Reference;
 use crate::core::registry::Raw;
-use crate::core::texture::{self, Object};
+use crate::core::texture::{self, Object, Resource};
 use crate::core::transfer::{Direction, Wait};
 
 impl Core {
@@ -72,6 +74,34 @@ impl Core {
         }
         texture::insert(handle, object);
         Ok(handle)
+    }
+
+    /// Binds something to a texture or surface reference.
+    pub(crate) fn bind_reference(&self, reference: &Reference, resource: Resource) -> Result<()> {
+        let info = self.devices.info(reference.ordinal)?;
+        reference.bind(resource, &|number| info.attribute(number))
+    }
+
+    /// Writes what a program has said of a module's references, before a kernel of the module is launched.
+    ///
+    /// Kernels that were launched before read what was bound then. The legacy stream, on which headers are written, waits for those of
+    /// all streams but the non-blocking ones; where there may be any of these, the device is waited for.
+    #[cold]
+    pub(in crate::core) fn settle_references(&self, module: &Module) -> Result<()> {
+        let info = self.devices.info(module.ordinal)?;
+        let context = self.context(module.context)?;
+        module.references.settle(&|number| info.attribute(number), |due| {
+            if let Some(why) = &due.why_not {
+                say_once(&format!("What is bound to {} cannot be accessed: {why}", due.name));
+            }
+            if due.again && self.streams.any_non_blocking() {
+                self.devices.wait(module.ordinal, Target::Device(module.ordinal))?;
+            }
+            let bytes = due.bytes.len() as u64;
+            let (to, from) =
+                (Region::linear(due.addr, bytes), Region::linear(due.bytes.as_ptr() as u64, bytes));
+            self.transfer(&context.legacy, to, from, Direction::HostToDevice, Wait::Sync)
+        })
     }
 
     /// Destroys a texture or surface object.
