@@ -24,7 +24,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "warp_synchronous",
     "vector_add",
     "histogram_atomics",
@@ -32,6 +32,7 @@ const PROGRAMS: [&str; 7] = [
     "local_recursion",
     "thrust_sort",
     "textures",
+    "texture_references",
 ];
 
 /// The variable that says when.
