@@ -21,6 +21,7 @@ use crate::device_spec::MAX_DEVICES;
 use crate::words::AtomicU64;
 use block::{ByDevice, GrantRules, GrantUse, LEASES, LeaseRules, LeaseUse, Rules, Usage};
 use rustix::mm::ProtFlags;
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::SeqCst;
@@ -266,18 +267,20 @@ impl Ledger {
 
     /// What stands in all slots about a device. No lease counts for more than it was ever given.
     fn sum(&self, device: usize, what: fn(&Slot) -> &ByDevice<AtomicU64>) -> u64 {
-        let (mut sum, mut by_lease) = (0u64, [0u64; LEASES]);
+        // Most servers have no leases, and this is asked with every call for how much memory is free.
+        let (mut sum, mut by_lease) = (0u64, BTreeMap::new());
         for (index, slot) in self.taken() {
             let bytes = self.on_device(index, what(slot), device);
             match self.lease_of(index) {
                 None => sum = sum.saturating_add(bytes),
+                Some(_) if bytes == 0 => {}
                 Some(lease) => {
-                    let of_lease = &mut by_lease[lease.min(LEASES - 1)];
+                    let of_lease = by_lease.entry(lease.min(LEASES - 1)).or_insert(0u64);
                     *of_lease = of_lease.saturating_add(bytes);
                 }
             }
         }
-        let leases = by_lease.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
+        let leases = by_lease.into_iter();
         leases.fold(sum, |sum, (lease, bytes)| sum.saturating_add(bytes.min(self.most(lease, device))))
     }
 
