@@ -281,6 +281,8 @@ struct Generator {
 const KINDS: usize = 30;
 /// Those for which threads wait for each other.
 const TOGETHER: u64 = 1 << 19 | 0x7F << 23;
+/// Those of them that are operations of a warp.
+const OF_WARPS: u64 = 0xF << 25;
 
 impl Generator {
     fn register(&mut self, class: Class) -> usize {
@@ -515,9 +517,11 @@ impl Generator {
 pub(super) fn generate(seed: u64) -> Program {
     let mut random = Random(seed);
     // Half of the programs have few kinds of statements: what keeps one kernel out of a tier does not keep all.
-    let kinds = match random.below(4) {
+    let kinds = match random.below(5) {
         0 => random.bits() & random.bits(),
         1 => random.bits() | random.bits(),
+        // Threads wait at barriers alone.
+        2 => random.bits() & !OF_WARPS,
         // No threads wait for others here.
         _ => random.bits() & !TOGETHER,
     };
