@@ -35,6 +35,9 @@ pub const ARENA_MARGIN: u64 = 128 << 10;
 /// Threads of a warp.
 pub const WARP: usize = 32;
 
+/// Most threads of a block.
+pub const MAX_THREADS: usize = 1024;
+
 /// Runs `count` consecutive threads, beginning with `*threads`, each from its `resume` to its next stop,
 /// which it writes to `Thread::stop`. Threads must not be in a state of waiting. The function sets
 /// `Block::cursor` to the thread it is running, and returns after all of them, or at once after one

@@ -49,6 +49,19 @@ fn filter(number: u32) -> Result<u32> {
     if number > 1 { Err(invalid("no such filter mode")) } else { Ok(number) }
 }
 
+/// `cuModuleGetTexRef`, or `cuModuleGetSurfRef`
+fn of_module(core: &Core, out: Out<Opaque>, module: Opaque, name: CStrArg, surface: bool) -> Result<()> {
+    out.check()?;
+    core.driver_context()?;
+    let module = core.module(module as Raw)?;
+    out.set(core.module_reference(&module, name.text()?, surface)?.raw as Opaque)
+}
+
+/// The flags with which an array is bound to a texture reference.
+fn check_array_flags(flags: u32) -> Result<()> {
+    if flags == OVERRIDE_FORMAT { Ok(()) } else { Err(invalid("the flags are CU_TRSA_OVERRIDE_FORMAT")) }
+}
+
 /// `cuTexRefSetAddress2D`
 fn set_plane(
     core: &Core,
@@ -64,16 +77,10 @@ fn set_plane(
 
 door! {
     fn cuModuleGetTexRef(out: Out<Opaque>, module: Opaque, name: CStrArg) |core| {
-        out.check()?;
-        core.driver_context()?;
-        let module = core.module(module as Raw)?;
-        out.set(core.module_reference(&module, name.text()?, false)?.raw as Opaque)
+        of_module(core, out, module, name, false)
     }
     fn cuModuleGetSurfRef(out: Out<Opaque>, module: Opaque, name: CStrArg) |core| {
-        out.check()?;
-        core.driver_context()?;
-        let module = core.module(module as Raw)?;
-        out.set(core.module_reference(&module, name.text()?, true)?.raw as Opaque)
+        of_module(core, out, module, name, true)
     }
     fn cuTexRefCreate(out: Out<Opaque>) |core| {
         out.check()?;
@@ -86,16 +93,12 @@ door! {
 
     fn cuTexRefSetArray(raw: Opaque, given: Opaque, flags: u32) |core| {
         let reference = texture(core, raw)?;
-        if flags != OVERRIDE_FORMAT {
-            return Err(invalid("the flags are CU_TRSA_OVERRIDE_FORMAT"));
-        }
+        check_array_flags(flags)?;
         core.bind_reference(&reference, Resource::Array(array(given as Raw)?.raw))
     }
     fn cuTexRefSetMipmappedArray(raw: Opaque, given: Opaque, flags: u32) |core| {
         let reference = texture(core, raw)?;
-        if flags != OVERRIDE_FORMAT {
-            return Err(invalid("the flags are CU_TRSA_OVERRIDE_FORMAT"));
-        }
+        check_array_flags(flags)?;
         core.bind_reference(&reference, Resource::Mipmapped(mipmapped(given as Raw)?.raw))
     }
     fn cuTexRefSetAddress_v2(offset: Out<usize>, raw: Opaque, addr: DevicePtr, bytes: usize) |core| {

@@ -280,8 +280,9 @@ impl Ledger {
                 }
             }
         }
-        let leases = by_lease.into_iter();
-        leases.fold(sum, |sum, (lease, bytes)| sum.saturating_add(bytes.min(self.most(lease, device))))
+        by_lease
+            .into_iter()
+            .fold(sum, |sum, (lease, bytes)| sum.saturating_add(bytes.min(self.most(lease, device))))
     }
 
     /// The most that a lease has given of a device.

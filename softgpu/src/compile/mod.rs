@@ -246,7 +246,7 @@ fn info(unit: &Unit, id: FunctionId, compute_capability: u32) -> FunctionInfo {
             size: param.size.min(1 << 30) as u32,
         });
     let product = |dims: [u32; 3]| dims.iter().fold(1u32, |a, &b| a.saturating_mul(b.max(1)));
-    let limit = kernel.required_threads.or(kernel.max_threads).map_or(1024, product);
+    let limit = kernel.required_threads.or(kernel.max_threads).map_or(abi::MAX_THREADS as u32, product);
     let constants =
         unit.globals.iter().filter(|g| g.kind == GlobalKind::Constant).map(|g| g.size).sum::<u64>();
     FunctionInfo {

@@ -354,6 +354,11 @@ impl Resident {
         done.map_err(|fault| self.fault(fault))
     }
 
+    /// No thread is left.
+    fn all_have_ended(&mut self) {
+        self.warps.iter_mut().for_each(|w| *w = Warp::default());
+    }
+
     /// How many threads have not ended.
     fn alive(&self) -> usize {
         self.warps.iter().map(|w| w.alive.count_ones() as usize).sum()
@@ -364,7 +369,7 @@ impl Resident {
         let count = self.slot.threads.len();
         self.run(guard, 0, count)?;
         if self.block.together == STOP_EXIT {
-            self.warps.iter_mut().for_each(|w| *w = Warp::default());
+            self.all_have_ended();
             return Ok(());
         }
         for w in 0..self.warps.len() {
@@ -387,7 +392,7 @@ impl Resident {
         let alike = self.alike();
         let grid = &self.context.grid;
         if matches!(alike, Some((STOP_EXIT, ..))) {
-            self.warps.iter_mut().for_each(|w| *w = Warp::default());
+            self.all_have_ended();
             return Ok(());
         }
         if let Some((stop, number, threads)) = alike

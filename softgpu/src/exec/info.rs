@@ -52,7 +52,7 @@ fn attributes(config: &Config, multiprocessors: usize, number: u32) -> Vec<Attri
     let (major, minor) = config.compute_capability;
     let optin = shared_optin(config.compute_capability) as i32;
     let list = [
-        (attribute::MAX_THREADS_PER_BLOCK, 1024),
+        (attribute::MAX_THREADS_PER_BLOCK, crate::abi::MAX_THREADS as i32),
         (attribute::MAX_BLOCK_DIM_X, 1024),
         (attribute::MAX_BLOCK_DIM_Y, 1024),
         (attribute::MAX_BLOCK_DIM_Z, 64),

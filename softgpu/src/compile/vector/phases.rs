@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{Function, InstructionData, Opcode};
 use super::LANES;
 use super::flow::{Flow, Refusal};
 use super::rows::{NOBODY, stored_field};
-use super::segments::{GROUP_BYTES, Segment};
+use super::segments::Segment;
 use super::shape::{constant, thread_field};
 use super::translate::{Translator, all_lanes};
 use crate::abi::{self, Block, Cut, CutKind, Row, Thread};
@@ -62,7 +62,7 @@ const MOST_INSTRUCTIONS: usize = 3000;
 /// And so many copies there are at most.
 const MOST_COPIES: usize = 24;
 /// The most groups that a block has.
-const MOST_GROUPS: usize = 1024 / LANES;
+const MOST_GROUPS: usize = abi::MAX_THREADS / LANES;
 /// The operand that names the lanes of a warp which wait for each other.
 const MASK: usize = 3;
 /// After so many phases the executor may look whether the grid goes on at all.
@@ -241,8 +241,7 @@ impl Translator<'_> {
 
     /// Writes into the rows what is missing there.
     fn settle(&mut self, end: &str) {
-        self.line("store i64 %a0, ptr %first\nstore i64 0, ptr %group\nbr label %settle");
-        self.begin("settle");
+        self.begin_groups("%a0", "settle");
         let at = self.late();
         let number = self.make(format!("load i32, ptr {at}"));
         let done = self.make(format!("icmp eq i32 {number}, {NOBODY}"));
@@ -250,10 +249,7 @@ impl Translator<'_> {
         self.begin("late.stop");
         let first = self.make("load i64, ptr %first");
         let row = self.row_address(&first);
-        let mut numbers = self.make(format!("insertelement <{LANES} x i32> poison, i32 {number}, i32 0"));
-        numbers = self.make(format!(
-            "shufflevector <{LANES} x i32> {numbers}, <{LANES} x i32> poison, <{LANES} x i32> zeroinitializer"
-        ));
+        let numbers = self.in_all_lanes("i32", &number);
         let at = self.pointer(&row, offset_of!(Row, stop) as i64);
         self.line(format!("store <{LANES} x i32> {numbers}, ptr {at}, align 32"));
         let exits = self.make(format!("icmp eq i32 {number}, {}", abi::STOP_EXIT));
@@ -277,14 +273,6 @@ impl Translator<'_> {
         }
         self.line("br label %settled");
         self.begin("settled");
-        let group = self.make("load i64, ptr %group");
-        let group = self.make(format!("add i64 {group}, 1"));
-        self.line(format!("store i64 {group}, ptr %group"));
-        let first = self.make("load i64, ptr %first");
-        let next = self.make(format!("add i64 {first}, {GROUP_BYTES}"));
-        self.line(format!("store i64 {next}, ptr %first"));
-        let more = self.make(format!("icmp ne i64 {next}, {end}"));
-        self.line(format!("br i1 {more}, label %settle, label %done"));
-        self.begin("done");
+        self.end_groups(end, "settle", "done");
     }
 }

@@ -116,12 +116,12 @@ impl Translator<'_> {
     /// Stores into the row, if that is what the instruction does.
     pub(super) fn store_to_row(&mut self, inst: Inst, value: Value) -> Result<bool, Refusal> {
         let Some(place) = self.place_of(inst) else { return Ok(false) };
-        if self.phases.is_none() {
-            self.note_stop(inst, value);
-        } else if let Some(field) = stored_field(self.func, self.flow, inst)
-            && self.stops_in_phase(field, value)
-        {
-            return Ok(true);
+        if let Some(field) = stored_field(self.func, self.flow, inst) {
+            if self.phases.is_none() {
+                self.note_stop(field, value);
+            } else if self.stops_in_phase(field, value) {
+                return Ok(true);
+            }
         }
         let at = self.in_row(place);
         let ty = self.type_of(value);
@@ -142,16 +142,16 @@ impl Translator<'_> {
     }
 
     /// Notes whether all threads stop alike: with the same constants.
-    fn note_stop(&mut self, inst: Inst, value: Value) {
+    fn note_stop(&mut self, field: usize, value: Value) {
         let number = super::shape::constant(self.func, value);
-        match stored_field(self.func, self.flow, inst) {
-            Some(field) if field == offset_of!(Thread, op) || field == offset_of!(Thread, op) + 8 => {
+        match field {
+            field if field == offset_of!(Thread, op) || field == offset_of!(Thread, op) + 8 => {
                 self.plain &= number.is_some();
             }
-            Some(RESUME) => {
+            RESUME => {
                 self.stop_together(number.filter(|_| self.plain).unwrap_or(i64::from(abi::APART)));
             }
-            Some(STOP) if number == Some(i64::from(abi::STOP_EXIT)) => {
+            STOP if number == Some(i64::from(abi::STOP_EXIT)) => {
                 self.stop_together(i64::from(abi::STOP_EXIT));
             }
             _ => {}

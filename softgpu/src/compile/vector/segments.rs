@@ -41,7 +41,7 @@ impl Segment {
 pub(super) const SIDE_BY_SIDE: usize = 32;
 
 /// From the first thread of a group to that of the next one.
-pub(super) const GROUP_BYTES: usize = size_of::<Thread>() * LANES;
+const GROUP_BYTES: usize = size_of::<Thread>() * LANES;
 
 /// Larger loops compute more than they access.
 const LONG: usize = 300;
@@ -134,12 +134,10 @@ fn counts_blocks(func: &Function, flow: &Flow, value: Value, depth: usize) -> bo
 impl Translator<'_> {
     /// The loop over groups of threads.
     pub(super) fn groups(&mut self) -> Result<(), Refusal> {
-        let group = GROUP_BYTES;
         for (number, _) in self.flow.blocks.iter().enumerate() {
             self.places.push_str(&format!("%m{number} = alloca i{LANES}\n"));
         }
-        let crossings = if self.phases.is_some() { Vec::new() } else { self.crossings() };
-        for number in crossings {
+        for number in self.crossings() {
             self.places.push_str(&format!("%k{number} = alloca [{SIDE_BY_SIDE} x i{LANES}]\n"));
         }
         self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
@@ -166,7 +164,7 @@ impl Translator<'_> {
             end.clone()
         } else {
             let left = self.make(format!("sub i64 {end}, {begin}"));
-            let most = SIDE_BY_SIDE * group;
+            let most = SIDE_BY_SIDE * GROUP_BYTES;
             let fewer = self.make(format!("icmp ult i64 {left}, {most}"));
             let bytes = self.make(format!("select i1 {fewer}, i64 {left}, i64 {most}"));
             self.make(format!("add i64 {begin}, {bytes}"))
@@ -196,11 +194,8 @@ impl Translator<'_> {
         if is_phase {
             self.line(format!("store i32 {NOBODY}, ptr %together"));
         }
-        self.line(format!(
-            "store i64 {begin}, ptr %first\nstore i64 0, ptr %group\nstore i1 false, ptr %again"
-        ));
-        self.line(format!("br label %g{n}"));
-        self.begin(&format!("g{n}"));
+        self.line("store i1 false, ptr %again");
+        self.begin_groups(begin, &format!("g{n}"));
         // No loop begins with the first block.
         if let Some(header) = header {
             let at = self.kept_mask(header);
@@ -209,7 +204,7 @@ impl Translator<'_> {
             self.line(format!("br i1 {waits}, label %w{n}, label %n{n}"));
             self.begin(&format!("w{n}"));
         }
-        let touched = if is_phase { Vec::new() } else { self.touched_masks(n) };
+        let touched = self.touched_masks(n);
         for number in 0..self.flow.blocks.len() {
             if is_first || !touched.contains(&number) {
                 let bits = if is_first && number == 0 { FULL } else { "0" };
@@ -230,7 +225,7 @@ impl Translator<'_> {
             self.block(place)?;
         }
         self.seams[n][1] = self.text.len();
-        let all = if is_phase { Vec::new() } else { self.crossings() };
+        let all = self.crossings();
         for &number in if is_first { &all } else { &touched } {
             let at = self.kept_mask(number);
             let bits = self.make(format!("load i{LANES}, ptr %m{number}"));
@@ -244,15 +239,7 @@ impl Translator<'_> {
         }
         self.line(format!("br label %n{n}"));
         self.begin(&format!("n{n}"));
-        let first = self.make("load i64, ptr %first");
-        let next = self.make(format!("add i64 {first}, {GROUP_BYTES}"));
-        self.line(format!("store i64 {next}, ptr %first"));
-        let number = self.make("load i64, ptr %group");
-        let number = self.make(format!("add i64 {number}, 1"));
-        self.line(format!("store i64 {number}, ptr %group"));
-        let more = self.make(format!("icmp ne i64 {next}, {stop}"));
-        self.line(format!("br i1 {more}, label %g{n}, label %o{n}"));
-        self.begin(&format!("o{n}"));
+        self.end_groups(stop, &format!("g{n}"), &format!("o{n}"));
         if header.is_some() {
             let again = self.make("load i1, ptr %again");
             let out = self.label();
@@ -260,6 +247,25 @@ impl Translator<'_> {
             self.begin(&out);
         }
         Ok(())
+    }
+
+    /// Begins a loop over groups of threads, with the label of its body.
+    pub(super) fn begin_groups(&mut self, begin: &str, body: &str) {
+        self.line(format!("store i64 {begin}, ptr %first\nstore i64 0, ptr %group\nbr label %{body}"));
+        self.begin(body);
+    }
+
+    /// Goes on with the next group, as long as there is one.
+    pub(super) fn end_groups(&mut self, end: &str, body: &str, done: &str) {
+        let first = self.make("load i64, ptr %first");
+        let next = self.make(format!("add i64 {first}, {GROUP_BYTES}"));
+        self.line(format!("store i64 {next}, ptr %first"));
+        let number = self.make("load i64, ptr %group");
+        let number = self.make(format!("add i64 {number}, 1"));
+        self.line(format!("store i64 {number}, ptr %group"));
+        let more = self.make(format!("icmp ne i64 {next}, {end}"));
+        self.line(format!("br i1 {more}, label %{body}, label %{done}"));
+        self.begin(done);
     }
 
     /// Where a group's mask of a block lies between segments.
@@ -274,8 +280,11 @@ impl Translator<'_> {
         self.segments.iter().position(|segment| segment.places.contains(&place)).unwrap_or(0)
     }
 
-    /// The blocks that lanes may wait in front of between segments.
+    /// The blocks that lanes may wait in front of between segments. Between phases they wait nowhere.
     fn crossings(&self) -> Vec<usize> {
+        if self.phases.is_some() {
+            return Vec::new();
+        }
         let mut blocks: Vec<usize> = self.segments.iter().filter_map(|segment| segment.header).collect();
         for (from, edges) in self.flow.edges.iter().enumerate() {
             let apart = |&to: &usize| to < self.flow.exit() && self.segment_of(to) != self.segment_of(from);

@@ -149,15 +149,14 @@ impl<'a> Translator<'a> {
                 return Ok(translated);
             }
         }
-        let whole = vec![Segment::plain(0..flow.order.len())];
-        if let Some((phases, copies)) = Phases::find(func, flow, cuts) {
-            let segments = whole.into_iter().chain(copies).collect();
-            let mut t = Self::new(func, flow, shapes, own, segments);
-            t.phases = Some(phases);
-            return t.whole(attributes)?.ok_or_else(|| "phases that keep nothing".into());
-        }
-        let translated = Self::new(func, flow, shapes, own, whole).whole(attributes)?;
-        translated.ok_or_else(|| "too much to keep".into())
+        let mut segments = vec![Segment::plain(0..flow.order.len())];
+        let phases = Phases::find(func, flow, cuts).map(|(phases, copies)| {
+            segments.extend(copies);
+            phases
+        });
+        let mut t = Self::new(func, flow, shapes, own, segments);
+        t.phases = phases;
+        t.whole(attributes)?.ok_or_else(|| "too much to keep".into())
     }
 
     fn new(
@@ -391,15 +390,21 @@ impl<'a> Translator<'a> {
     /// A vector of a first lane and a step.
     pub(super) fn row(&mut self, value: Value, first: &str, step: i64) -> Result<String, Refusal> {
         let (ty, vector) = (scalar_type(self.type_of(value))?, vector_type(self.type_of(value))?);
-        let one = self.make(format!("insertelement {vector} poison, {ty} {first}, i32 0"));
-        let lanes = format!("<{LANES} x i32> zeroinitializer");
-        let all = self.make(format!("shufflevector {vector} {one}, {vector} poison, {lanes}"));
+        let all = self.in_all_lanes(ty, first);
         if step == 0 {
             return Ok(all);
         }
         let steps: Vec<String> =
             (0..LANES as i64).map(|n| format!("{ty} {}", narrow(ty, n.wrapping_mul(step)))).collect();
         Ok(self.make(format!("add {vector} {all}, <{}>", steps.join(", "))))
+    }
+
+    /// A number that is known when the code runs, in all lanes.
+    pub(super) fn in_all_lanes(&mut self, ty: &str, value: &str) -> String {
+        let vector = format!("<{LANES} x {ty}>");
+        let one = self.make(format!("insertelement {vector} poison, {ty} {value}, i32 0"));
+        let lanes = format!("<{LANES} x i32> zeroinitializer");
+        self.make(format!("shufflevector {vector} {one}, {vector} poison, {lanes}"))
     }
 
     fn constant(&mut self, value: Value, form: Form) -> Result<Option<String>, Refusal> {
@@ -583,6 +588,11 @@ impl<'a> Translator<'a> {
     fn leave(&mut self, inst: Inst, number: usize, end: &str) -> Result<(), Refusal> {
         let edges = self.flow.edges[number].clone();
         let mask = self.bits.clone();
+        if let Some(taken) = self.enters(number) {
+            self.go(&edges[taken], &mask)?;
+            self.line(format!("br label %{end}"));
+            return Ok(());
+        }
         match self.func.dfg.insts[inst] {
             InstructionData::Jump { .. } => self.go(&edges[0], &mask)?,
             InstructionData::Brif { arg, .. } if self.shape(arg) == UNIFORM => {
@@ -608,13 +618,6 @@ impl<'a> Translator<'a> {
                     let some = self.make(format!("and i{LANES} {mask}, {choice}"));
                     self.go(edge, &some)?;
                 }
-            }
-            InstructionData::BranchTable { .. } if self.enters(number).is_some() => {
-                let edge = self
-                    .enters(number)
-                    .and_then(|at| edges.get(at))
-                    .ok_or("a cut without a place behind it")?;
-                self.go(edge, &mask)?;
             }
             InstructionData::BranchTable { arg, .. } if self.shape(arg) == UNIFORM => {
                 let index = self.get(arg, Form::Scalar)?;
@@ -667,9 +670,7 @@ impl<'a> Translator<'a> {
     fn mask_of(&mut self, bits: &str) -> String {
         let vector = format!("<{LANES} x i32>");
         let bits = self.make(format!("zext i{LANES} {bits} to i32"));
-        let one = self.make(format!("insertelement {vector} poison, i32 {bits}, i32 0"));
-        let all =
-            self.make(format!("shufflevector {vector} {one}, {vector} poison, {vector} zeroinitializer"));
+        let all = self.in_all_lanes("i32", &bits);
         let own: Vec<String> = (0..LANES).map(|lane| format!("i32 {}", 1 << lane)).collect();
         let own = format!("<{}>", own.join(", "));
         let found = self.make(format!("and {vector} {all}, {own}"));

@@ -516,7 +516,7 @@ impl Generator {
 /// The program of a seed.
 pub(super) fn generate(seed: u64) -> Program {
     let mut random = Random(seed);
-    // Half of the programs have few kinds of statements: what keeps one kernel out of a tier does not keep all.
+    // Most programs lack some kinds of statements: what keeps one kernel out of a tier does not keep all.
     let kinds = match random.below(5) {
         0 => random.bits() & random.bits(),
         1 => random.bits() | random.bits(),
