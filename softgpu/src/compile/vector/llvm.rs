@@ -112,6 +112,7 @@ fn functions() -> Result<&'static Functions, String> {
 }
 
 fn open() -> Result<Functions, String> {
+    let _opening = OPENING.write();
     BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: LLVM's constructors only register its parts.
     let library = NAMES.iter().find_map(|&name| Some((name, unsafe { Library::new(name) }.ok()?)));
@@ -162,16 +163,23 @@ impl Busy {
 /// The process that has compiled, or opened the library; none yet: 0.
 static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
 
-/// Waits until nobody compiles, and nobody begins any more: what the library registered when it was opened goes behind this. A child that
-/// was forked has no thread that compiles, even where it was forked while one did.
+/// Held for writing while the library is opened. Until that is done, what it has registered for the end of the process goes before
+/// [`wait_for_all`].
+static OPENING: RwLock<()> = RwLock::new(());
+
+/// Whether this process is the one that compiles. A child that was forked has no thread that does, even where it was forked while one did.
+fn is_own_compiler() -> bool {
+    [0, std::process::id()].contains(&BEGUN_BY.load(Ordering::Relaxed))
+}
+
+/// Waits until nobody compiles, and nobody begins any more: what the library registered when it was opened goes behind this.
 extern "C" fn wait_for_all() {
-    let begun_by = BEGUN_BY.load(Ordering::Relaxed);
-    if begun_by == 0 || begun_by == std::process::id() {
+    if is_own_compiler() {
         *ENDS.write() = true;
     }
 }
 
-/// Goes with its thread.
+/// Goes with its thread, or with the process if its thread ends that.
 struct LastOfThread;
 
 impl Drop for LastOfThread {
@@ -179,6 +187,9 @@ impl Drop for LastOfThread {
         // SAFETY: plain calls.
         if unsafe { libc::gettid() == libc::getpid() } {
             wait_for_all();
+        } else if is_own_compiler() {
+            // Nobody can tell whether only this thread ends, so it waits for no more than can take the library apart too early.
+            drop(OPENING.read());
         }
     }
 }
@@ -187,9 +198,10 @@ thread_local! {
     static LAST: LastOfThread = const { LastOfThread };
 }
 
-/// Has a process that ends by its first thread, which is this one, wait for who compiles. The C library lets go of what belongs to the thread before it
-/// takes anything apart: even while the library is being opened, and has registered some of its own parts for that.
-pub(super) fn wait_when_first_thread_ends() {
+/// Has a process that this thread ends wait for who compiles, if it is the first thread, and else for the library to be open. The C library lets go of
+/// what belongs to the thread before it takes anything apart: even while the library is being opened, and has registered some of its own parts
+/// for that.
+pub(super) fn wait_when_thread_ends() {
     let _ = LAST.try_with(|_| {});
 }
 

@@ -96,10 +96,10 @@ pub fn mode() -> Mode {
     })
 }
 
-/// This thread launches kernels: if it is the process's first, and the process ends by its return, the process waits for who compiles.
+/// This thread launches kernels: if it ends the process, the process waits for who compiles, or at least for the library to be open.
 pub(crate) fn note_launch() {
     if mode() != Mode::Off {
-        llvm::wait_when_first_thread_ends();
+        llvm::wait_when_thread_ends();
     }
 }
 
