@@ -43,7 +43,7 @@ pub(crate) fn set_frontier(stream: impl Into<Lane>, nodes: &[Raw], replace: bool
     current()?.captures.set_frontier(stream, nodes, replace)
 }
 
-/// A stream is destroyed: a capture that it took part in is broken.
+/// A stream is destroyed: see [`super::captures::Captures::forget_stream`].
 pub(crate) fn forget_stream(stream: impl Into<Lane>) {
     if let Some(core) = existing() {
         core.captures.forget_stream(stream);

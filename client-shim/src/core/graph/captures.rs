@@ -49,6 +49,8 @@ struct Capture {
     given: bool,
     thread: std::thread::ThreadId,
     mode: Mode,
+    /// The last nodes of streams that were destroyed meanwhile.
+    left: Vec<Raw>,
     broken: bool,
 }
 
@@ -325,9 +327,18 @@ impl Captures {
             }
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let thread = std::thread::current().id();
-            state
-                .captures
-                .insert(id, Capture { graph, origin: stream.handle, given, thread, mode, broken: false });
+            state.captures.insert(
+                id,
+                Capture {
+                    graph,
+                    origin: stream.handle,
+                    given,
+                    thread,
+                    mode,
+                    left: Vec::new(),
+                    broken: false,
+                },
+            );
             state
                 .streams
                 .insert(stream.handle, Captured { capture: id, frontier, blocking: stream.blocking });
@@ -369,7 +380,7 @@ impl Captures {
         })?;
         let (own, others) = frontiers;
         let own: HashSet<Raw> = own.into_iter().collect();
-        let joined = others.iter().all(|node| self.graphs.reaches(*node, &own));
+        let joined = others.iter().chain(&capture.left).all(|node| self.graphs.reaches(*node, &own));
         let failure = if capture.broken {
             Code::StreamCaptureInvalidated
         } else if !joined {
@@ -419,13 +430,18 @@ impl Captures {
         })
     }
 
-    /// A stream is destroyed: a capture that it took part in is broken.
+    /// A stream is destroyed. A capture that began with it is broken; one that it was drawn into goes on, and what it did last has to be
+    /// joined all the same.
     pub(crate) fn forget_stream(&self, stream: impl Into<Lane>) {
         let stream = stream.into();
         if self.is_any() {
             self.with(|state| {
-                if let Some(captured) = state.streams.remove(&stream.handle) {
-                    state.break_capture(captured.capture);
+                let Some(captured) = state.streams.remove(&stream.handle) else { return };
+                let Some(capture) = state.captures.get_mut(&captured.capture) else { return };
+                if capture.origin == stream.handle {
+                    capture.broken = true;
+                } else {
+                    capture.left.extend(captured.frontier);
                 }
             });
         }
@@ -474,6 +490,34 @@ mod tests {
         captures.wait(b, fork).unwrap().unwrap();
         captures.divert(b, || Ok(Op::Empty)).unwrap().unwrap();
         assert_eq!(captures.end(a).unwrap_err().code, Code::StreamCaptureUnjoined);
+
+        // A stream that was drawn in may go before the end, but not with work that does not come back.
+        for joins in [true, false] {
+            captures.begin(a, Mode::Global, None).unwrap();
+            captures.record(fork, a).unwrap().unwrap();
+            captures.wait(b, fork).unwrap().unwrap();
+            captures.divert(b, || Ok(Op::Empty)).unwrap().unwrap();
+            captures.record(join, b).unwrap().unwrap();
+            captures.forget_stream(b);
+            if joins {
+                captures.wait(a, join).unwrap().unwrap();
+            }
+            captures.divert(a, || Ok(Op::Empty)).unwrap().unwrap();
+            match captures.end(a) {
+                Ok(graph) => assert_eq!((joins, graphs.nodes(graph).unwrap().len()), (true, 2)),
+                Err(error) => assert_eq!((joins, error.code), (false, Code::StreamCaptureUnjoined)),
+            }
+        }
+        // The one that it began with may not.
+        let captured = captures;
+        let captures = Captures::new(graphs.clone());
+        captures.begin(c, Mode::Global, None).unwrap();
+        captures.record(fork, c).unwrap().unwrap();
+        captures.wait(b, fork).unwrap().unwrap();
+        captures.forget_stream(c);
+        let error = captures.divert(b, || Ok(Op::Empty)).unwrap().unwrap_err();
+        assert_eq!(error.code, Code::StreamCaptureInvalidated);
+        let captures = captured;
 
         // The legacy stream, and waiting for the stream, break a capture.
         captures.begin(a, Mode::Global, None).unwrap();
