@@ -14,11 +14,13 @@
 
 mod address;
 mod exchange;
+mod single;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 
+use self::single::Single;
 use super::flow::Flow;
 use super::op::Op;
 use super::opcode::{Form, Opcode, Semantics};
@@ -146,7 +148,7 @@ fn variable(
     }
 }
 
-/// Statements that write a variable of the block which may have been read since the last barrier.
+/// Statements that write a variable of the block which may have been read since the last barrier, by another thread than writes it.
 fn hasty_stores(function: &Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> Vec<usize> {
     let mut known: Vec<(Symbol, i64)> = Vec::new();
     for statement in &function.body {
@@ -162,6 +164,7 @@ fn hasty_stores(function: &Function, ops: &[Op], accesses: &[Option<(Access, boo
         return Vec::new();
     }
     let flow = Flow::new(function, ops);
+    let single = Single::find(function, ops, &flow);
     // What has been read when each block begins; a bit for each variable.
     let mut read = vec![0u64; flow.blocks.len()];
     let mut stores = Vec::new();
@@ -171,23 +174,29 @@ fn hasty_stores(function: &Function, ops: &[Op], accesses: &[Option<(Access, boo
         stores.clear();
         for (index, block) in flow.blocks.iter().enumerate() {
             let mut now = read[index];
+            // What has been read here by one thread alone: it may write that at once.
+            let mut alone = 0;
             for at in block.first..block.end {
                 let Statement::Instruction(instruction) = &function.body[at] else { continue };
                 if matches!(ops[instruction.form.0 as usize], Op::Bar { .. }) && instruction.guard.is_none() {
-                    now = 0;
+                    (now, alone) = (0, 0);
                 }
                 let Some((access, place)) = variable(instruction, accesses) else { continue };
                 let Some(bit) = known.iter().position(|&k| k == place) else { continue };
                 match access {
+                    Access::Load if single.executes(index, instruction) => alone |= 1 << bit,
                     Access::Load => now |= 1 << bit,
                     Access::Store => {
-                        if now >> bit & 1 != 0 {
+                        let by_all = now >> bit & 1 != 0;
+                        if by_all || alone >> bit & 1 != 0 && !single.executes(index, instruction) {
                             stores.push(at);
                         }
                         now &= !(1 << bit);
+                        alone &= !(1 << bit);
                     }
                 }
             }
+            now |= alone;
             for &next in &block.successors {
                 changed |= now & !read[next] != 0;
                 read[next] |= now;

@@ -6,11 +6,16 @@ use rgpu_image::ptx::ast::Statement;
 
 /// How often the lanes of a warp have to wait for each other in each kernel of a module where the text does not say so.
 fn waits(text: &str) -> Vec<(String, usize)> {
+    inserted(text, |op| matches!(op, Op::Converge))
+}
+
+/// How many such operations each kernel of a module has.
+fn inserted(text: &str, asked: fn(&Op) -> bool) -> Vec<(String, usize)> {
     let unit = Unit::new(rgpu_image::ptx::parse(text).unwrap()).unwrap();
     let kernel = |id: &rgpu_image::ptx::ast::FunctionId| {
         let function = &unit.module.functions[id.0 as usize];
-        let converges = |statement: &&Statement| matches!(statement, Statement::Instruction(i) if matches!(unit.ops[i.form.0 as usize], Op::Converge));
-        (function.name.clone(), function.body.iter().filter(converges).count())
+        let counts = |statement: &&Statement| matches!(statement, Statement::Instruction(i) if asked(&unit.ops[i.form.0 as usize]));
+        (function.name.clone(), function.body.iter().filter(counts).count())
     };
     unit.kernels.iter().map(kernel).collect()
 }
@@ -18,13 +23,21 @@ fn waits(text: &str) -> Vec<(String, usize)> {
 /// A kernel with a pointer `%rd1`, the thread's number `%r1`, the lane's `%r2`, `%rd2` at the thread's element, and `%p1` in the first
 /// lane.
 fn kernel(body: &str) -> usize {
-    let text = format!(
+    waits(&text_of(body))[0].1
+}
+
+/// How often a thread of it lets others go first.
+fn yields(body: &str) -> usize {
+    inserted(&text_of(body), |op| matches!(op, Op::Yield))[0].1
+}
+
+fn text_of(body: &str) -> String {
+    format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)\n{{\n\
          .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .shared .align 4 .b8 s[256];\n\
          ld.param.u64 %rd1, [a]; ld.param.u64 %rd9, [b]; ld.param.u32 %r9, [n]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31;\n\
          setp.eq.u32 %p1, %r2, 0; mul.wide.u32 %rd18, %r1, 4; add.s64 %rd3, %rd9, %rd18; add.s64 %rd2, %rd1, %rd18;\n{body}\nret; }}\n"
-    );
-    waits(&text)[0].1
+    )
 }
 
 #[test]
@@ -55,6 +68,34 @@ fn values_that_go_from_lane_to_lane_are_waited_for() {
     let placed = "ld.global.u32 %r4, [%rd3]; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
         st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd3], %r3;";
     assert_eq!(kernel(placed), 1);
+}
+
+#[test]
+fn a_thread_lets_others_read_first_unless_only_it_has_read() {
+    let sum = "ld.shared.u32 %r3, [s]; add.u32 %r3, %r3, 1; st.shared.u32 [s], %r3;";
+    let behind = |asks: &str, sum: &str| format!("{asks} @%p2 bra L; {sum} L: bar.sync 0;");
+    // All threads, those of a number or more, and the first lane of each warp.
+    assert_eq!(yields(sum), 1);
+    assert_eq!(yields(&behind("setp.ge.u32 %p2, %r1, 5;", sum)), 1);
+    assert_eq!(yields(&behind("setp.ne.u32 %p2, %r2, 0;", sum)), 1);
+    // One thread, behind a branch and by a guard.
+    assert_eq!(yields(&behind("setp.ne.u32 %p2, %r1, 0;", sum)), 0);
+    let guarded = "setp.eq.u32 %p2, %r1, 0; @%p2 ld.shared.u32 %r3, [s]; @%p2 st.shared.u32 [s], %r3;";
+    assert_eq!(yields(guarded), 0);
+    assert_eq!(
+        yields("setp.eq.u32 %p2, %r1, 0; @!%p2 ld.shared.u32 %r3, [s]; @!%p2 st.shared.u32 [s], %r3;"),
+        1
+    );
+    // Everybody but one; who takes the branch; blocks of several rows; what all have read before, or one only before a branch.
+    assert_eq!(yields(&behind("setp.eq.u32 %p2, %r1, 0;", sum)), 1);
+    assert_eq!(yields(&format!("setp.eq.u32 %p2, %r1, 0; @%p2 bra L; ret; L: {sum}")), 0);
+    assert_eq!(yields(&format!("mov.u32 %r8, %tid.y; {}", behind("setp.ne.u32 %p2, %r1, 0;", sum))), 1);
+    assert_eq!(yields(&format!("ld.shared.u32 %r4, [s]; {}", behind("setp.ne.u32 %p2, %r1, 0;", sum))), 1);
+    let store = "st.shared.u32 [s], %r3;";
+    let apart = format!("{guarded} setp.ne.u32 %p5, %r1, 1; @%p5 bra L; {store} L: bar.sync 0;");
+    assert_eq!(yields(&apart), 0);
+    let read_by_one = "setp.eq.u32 %p4, %r1, 0; @%p4 ld.shared.u32 %r3, [s];";
+    assert_eq!(yields(&format!("{read_by_one} {}", behind("setp.ne.u32 %p2, %r1, 1;", store))), 1);
 }
 
 #[test]
@@ -95,8 +136,18 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         .filter_map(|(name, count)| (count > 0).then_some(name))
         .collect();
     changed.sort_unstable();
-    let expected =
-        ["butterfly", "compact", "odd_even", "produce", "scan", "shift", "tree", "uneven", "volatile_tree"];
+    let expected = [
+        "butterfly",
+        "compact",
+        "late",
+        "odd_even",
+        "produce",
+        "scan",
+        "shift",
+        "tree",
+        "uneven",
+        "volatile_tree",
+    ];
     assert_eq!(changed, expected);
     let others = waits(include_str!("../../../tests/device/kernels.ptx"));
     assert!(others.len() > 3 && others.iter().all(|(_, count)| *count == 0), "{others:?}");
