@@ -143,6 +143,7 @@ impl<'a> Emitter<'a, '_> {
         let same = self.b.ins().icmp(IntCC::Equal, found, expected);
         self.b.ins().brif(same, done, &[], attempt, &[found.into()]);
         self.b.switch_to_block(done);
-        Ok(old)
+        // Not `old`, which is the same: code for vectors may make the whole loop one operation, which yields only this.
+        Ok(self.recast(found, class(ty)))
     }
 }

@@ -222,6 +222,7 @@ impl Translator<'_> {
                 let some = self.make(format!("icmp ne {from} {}, {zero}", a[0]));
                 self.make(format!("sext {bit} {some} to {out}"))
             }
+            O::Icmp if self.is_settled(&values) => same(1),
             O::Icmp | O::Fcmp => {
                 let name = match data {
                     InstructionData::IntCompare { cond, .. } => format!("icmp {}", integers(cond)),

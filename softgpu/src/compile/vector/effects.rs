@@ -1,7 +1,9 @@
 //! Instructions that touch memory or call.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{AtomicRmwOp, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{
+    AtomicRmwOp, BlockArg, BlockCall, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
+};
 
 use super::LANES;
 use super::compute::integers;
@@ -83,6 +85,11 @@ impl Translator<'_> {
                     ))))
                 })
             }
+            InstructionData::AtomicCas { args: [address, ..], flags, .. }
+                if let Some(value) = self.sum_of(inst) =>
+            {
+                self.sum(inst, address, value, self.is_alone(flags))
+            }
             InstructionData::AtomicCas { args: [address, old, new], flags, .. } => {
                 let (ty, bytes) = (scalar_type(self.type_of(old))?, self.type_of(old).bytes());
                 let alone = self.is_alone(flags);
@@ -133,6 +140,77 @@ impl Translator<'_> {
             let new = combined(t, ty, &old, &lane[1]);
             t.line(format!("store {ty} {new}, ptr {at}, align {bytes}"));
             Ok(Some(old))
+        })
+    }
+
+    /// What an atomic sum adds, if a compare and exchange is that of one: of a loop that tries until nobody has come in between. Lanes with one address
+    /// would come in between of each other, so the whole loop is made for one lane after another.
+    fn sum_of(&self, inst: Inst) -> Option<Value> {
+        let dfg = &self.func.dfg;
+        let result_of = |value: Value, opcode: Opcode| {
+            let made = dfg.value_def(dfg.resolve_aliases(value)).inst()?;
+            (dfg.insts[made].opcode() == opcode).then_some(made)
+        };
+        let InstructionData::AtomicCas { args: [_, expected, new], .. } = dfg.insts[inst] else {
+            return None;
+        };
+        let (expected, found) = (dfg.resolve_aliases(expected), dfg.first_result(inst));
+        let block = self.func.layout.inst_block(inst)?;
+        let again = |target: &BlockCall| {
+            let found = BlockArg::from(found);
+            target.block(&dfg.value_lists) == block && target.args(&dfg.value_lists).eq([found])
+        };
+        let last = self.func.layout.last_inst(block)?;
+        let InstructionData::Brif { arg, blocks: [_, attempt], .. } = &dfg.insts[last] else { return None };
+        let same = result_of(*arg, Opcode::Icmp)?;
+        if !again(attempt) || dfg.block_params(block) != [expected] {
+            return None;
+        }
+        let sum = result_of(dfg.inst_args(result_of(new, Opcode::Bitcast)?)[0], Opcode::Fadd)?;
+        let &[old, value] = dfg.inst_args(sum) else { return None };
+        let old = result_of(old, Opcode::Bitcast)?;
+        let outside = |value| match dfg.value_def(dfg.resolve_aliases(value)) {
+            ValueDef::Result(made, _) => self.func.layout.inst_block(made) != Some(block),
+            ValueDef::Param(other, _) => other != block,
+            ValueDef::Union(..) => false,
+        };
+        let compares =
+            dfg.inst_args(same).iter().map(|&value| dfg.resolve_aliases(value)).eq([found, expected]);
+        let equal = matches!(dfg.insts[same], InstructionData::IntCompare { cond: IntCC::Equal, .. });
+        // Nothing else sees what was expected, which was found in turns that did not succeed.
+        let reads = |&made: &Inst| dfg.inst_values(made).any(|value| dfg.resolve_aliases(value) == expected);
+        let mut readers =
+            self.func.layout.blocks().flat_map(|block| self.func.layout.block_insts(block)).filter(reads);
+        let alone = dfg.resolve_aliases(dfg.inst_args(old)[0]) == expected
+            && readers.all(|reader| [inst, same, old].contains(&reader));
+        (compares && equal && alone && outside(value)).then_some(value)
+    }
+
+    /// Whether two numbers are what an atomic sum found and what it had expected: it goes on until they are one.
+    pub(super) fn is_settled(&self, values: &[Value]) -> bool {
+        let made = values.first().and_then(|&found| self.func.dfg.value_def(found).inst());
+        made.is_some_and(|made| {
+            let read = self.func.dfg.inst_args(made).get(1);
+            self.sum_of(made).is_some()
+                && read.map(|&value| self.func.dfg.resolve_aliases(value)) == values.get(1).copied()
+        })
+    }
+
+    /// An atomic sum.
+    fn sum(&mut self, inst: Inst, address: Value, value: Value, alone: bool) -> Result<(), Refusal> {
+        let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
+        let turns = if alone { Turns::Row } else { Turns::Loop };
+        self.lane_by_lane(inst, &[address, value], turns, |t, lane| {
+            let at = t.make(format!("inttoptr i64 {} to ptr", lane[0]));
+            let old = if alone {
+                let old = t.make(format!("load {ty}, ptr {at}, align {bytes}"));
+                let sum = t.make(format!("fadd {ty} {old}, {}", lane[1]));
+                t.line(format!("store {ty} {sum}, ptr {at}, align {bytes}"));
+                old
+            } else {
+                t.make(format!("atomicrmw volatile fadd ptr {at}, {ty} {} seq_cst, align {bytes}", lane[1]))
+            };
+            Ok(Some(t.make(format!("bitcast {ty} {old} to i{}", 8 * bytes))))
         })
     }
 
