@@ -113,7 +113,7 @@ pub struct Block {
     pub envreg: u64,
     /// Where the block stands in its cluster.
     pub cluster: Place,
-    /// The thread that is running, for messages.
+    /// The thread that is running or ran last, for messages; null where all threads of the block have ended at once.
     pub cursor: *mut Thread,
     /// The executor's own data, for helpers.
     pub executor: *mut std::ffi::c_void,

@@ -83,7 +83,15 @@ struct Warp {
     clustered: u32,
     /// Waiting at an operation of four warps.
     grouped: u32,
+    /// How often lanes have let others go first while the rest of the warp waited for them without being asked to by name.
+    rounds: u32,
 }
+
+/// For so many rounds lanes that wait for their warp where the program does not say whom for wait for lanes that let others go first: these may
+/// just be in a long loop, or wait for other warps and blocks.
+const PATIENCE: u32 = 1000;
+/// For so many where that has been in vain before: such lanes most likely wait for what one of the others is to do.
+const LITTLE_PATIENCE: u32 = 4;
 
 /// A block that has begun.
 pub(super) struct Resident {
@@ -96,6 +104,8 @@ pub(super) struct Resident {
     rows: Rows,
     /// Whether groups of threads run as vectors.
     has_vectors: bool,
+    /// How many rounds lanes wait for others that let others go first.
+    patience: u32,
 }
 
 // SAFETY: the pointers in `block` and `context` lead into the resident's own boxes, or are set anew by each
@@ -146,6 +156,7 @@ impl Resident {
             barriers: Box::new(Barriers::new()),
             rows: Rows::default(),
             has_vectors,
+            patience: PATIENCE,
         };
         resident.slot.threads.iter_mut().for_each(|t| t.stop = STOP_EXIT);
         resident.rewind();
@@ -301,6 +312,10 @@ impl Resident {
             if self.has_trapped() {
                 return Ok(());
             }
+            // Code for vectors has said how they stopped, and where they all ended it has said no more than that.
+            if many && stop - at == self.slot.threads.len() {
+                return Ok(());
+            }
             at = stop;
         }
         self.block.together = APART;
@@ -359,6 +374,15 @@ impl Resident {
         self.warps.iter_mut().for_each(|w| *w = Warp::default());
     }
 
+    /// Whether code for vectors has run all threads of the block to their end: their rows do not say so then.
+    fn has_ended(&mut self) -> bool {
+        let ended = self.block.together == STOP_EXIT;
+        if ended {
+            self.all_have_ended();
+        }
+        ended
+    }
+
     /// How many threads have not ended.
     fn alive(&self) -> usize {
         self.warps.iter().map(|w| w.alive.count_ones() as usize).sum()
@@ -368,8 +392,7 @@ impl Resident {
     fn run_all_warps(&mut self, guard: &mut Guard) -> Result<()> {
         let count = self.slot.threads.len();
         self.run(guard, 0, count)?;
-        if self.block.together == STOP_EXIT {
-            self.all_have_ended();
+        if self.has_ended() {
             return Ok(());
         }
         for w in 0..self.warps.len() {
@@ -445,7 +468,9 @@ impl Resident {
         }
         let start = w * WARP + first;
         self.run(guard, start, count)?;
-        self.settle(w, start, count)?;
+        if !self.has_ended() {
+            self.settle(w, start, count)?;
+        }
         Ok(true)
     }
 
@@ -489,6 +514,9 @@ impl Resident {
             let count = (rest >> first).trailing_ones();
             let start = w * WARP + first as usize;
             self.run(guard, start, count as usize)?;
+            if self.has_ended() {
+                return Ok(());
+            }
             self.spread(start, start + count as usize);
             let run = (((1u64 << count) - 1) as u32) << first;
             rest &= !run;
@@ -598,6 +626,7 @@ impl Resident {
 
     /// Carries out the operations of a warp whose lanes have arrived.
     fn join(&mut self, w: usize) {
+        self.vote_of_others(w);
         let warp = self.warps[w];
         let mut rest = warp.waiting;
         let mut alone = 0;
@@ -625,13 +654,42 @@ impl Resident {
                 rest &= !(1 << lane);
             }
         }
-        // The forms without a mask take those who are here once nobody else in the warp can come.
+        // The forms without a mask take those who are here once nobody else in the warp can come, or is not likely to.
         if alone != 0 && self.warps[w].ready == 0 {
             let Some(stop) = lanes(alone).map(|l| self.cut(w, l).0).min() else { return };
             let group = lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
             let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
+            let warp = &mut self.warps[w];
+            if warp.yielded != 0 && kind != CutKind::ActiveMask {
+                warp.rounds += 1;
+                if warp.rounds < self.patience {
+                    return;
+                }
+                self.patience = LITTLE_PATIENCE;
+            }
+            self.warps[w].rounds = 0;
             self.execute(w, kind, group);
         }
+    }
+
+    /// Carries out a vote that all lanes of a warp have come to, if some of them name others without themselves. PTX leaves open what comes of
+    /// that; programs count on an answer from the lanes that each names.
+    fn vote_of_others(&mut self, w: usize) {
+        let group = self.warps[w].alive;
+        if group == 0 || self.warps[w].waiting != group {
+            return;
+        }
+        let (stop, cut) = self.cut(w, group.trailing_zeros() as usize);
+        let CutKind::Vote(mode) = cut.kind else { return };
+        let names_itself = |l: usize| self.slot.threads[w * WARP + l].op[3] >> l & 1 != 0;
+        if cut.legacy || lanes(group).all(names_itself) || lanes(group).any(|l| self.cut(w, l).0 != stop) {
+            return;
+        }
+        self.look_at_warp(w, cut.kind, group);
+        let end = ((w + 1) * WARP).min(self.slot.threads.len());
+        warp::vote_of_others(mode, &mut self.slot.threads[w * WARP..end], group);
+        self.warps[w].waiting = 0;
+        self.warps[w].ready |= group;
     }
 
     fn execute(&mut self, w: usize, kind: CutKind, group: u32) {

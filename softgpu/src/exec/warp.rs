@@ -41,6 +41,25 @@ pub(super) fn execute_on_threads(kind: CutKind, row: &mut [Thread], group: u32) 
     }
 }
 
+/// What comes of a vote of some lanes, of which those in `ballot` say yes.
+fn vote(mode: VoteMode, ballot: u32, group: u32) -> u32 {
+    match mode {
+        VoteMode::All => u32::from(ballot == group),
+        VoteMode::Any => u32::from(ballot != 0),
+        VoteMode::Uniform => u32::from(ballot == 0 || ballot == group),
+        VoteMode::Ballot => ballot,
+    }
+}
+
+/// Carries out a vote in which each lane of `group` names others, in its fourth operand.
+pub(super) fn vote_of_others(mode: VoteMode, row: &mut [Thread], group: u32) {
+    let ballot = lanes(group).filter(|&l| row[l].op[0] & 1 != 0).fold(0u32, |m, l| m | 1 << l);
+    for lane in lanes(group) {
+        let named = row[lane].op[3] as u32 & group;
+        row[lane].op[0] = u64::from(vote(mode, ballot & named, named));
+    }
+}
+
 /// Carries an operation out for the lanes in `group`, at least one: results are where operands were.
 pub(super) fn execute(kind: CutKind, operands: &mut Operands, group: u32) {
     let [first, second, _] = &mut operands.0;
@@ -48,12 +67,7 @@ pub(super) fn execute(kind: CutKind, operands: &mut Operands, group: u32) {
         CutKind::Shuffle(mode) => shuffle(mode, operands, group),
         CutKind::Vote(mode) => {
             let ballot = lanes(group).filter(|&l| first[l] & 1 != 0).fold(0u32, |m, l| m | 1 << l);
-            let result = match mode {
-                VoteMode::All => u32::from(ballot == group),
-                VoteMode::Any => u32::from(ballot != 0),
-                VoteMode::Uniform => u32::from(ballot == 0 || ballot == group),
-                VoteMode::Ballot => ballot,
-            };
+            let result = vote(mode, ballot, group);
             lanes(group).for_each(|l| first[l] = u64::from(result));
         }
         CutKind::MatchAny => {

@@ -142,6 +142,19 @@ fn lanes_meet_again_behind_a_loop_that_they_leave_one_after_another() {
 }
 
 #[test]
+fn a_lane_in_a_long_loop_is_waited_for() {
+    let warps = Warps::new();
+    for turns in [1, 30, 100, 1000] {
+        let data = numbers(256);
+        let expected = by_warp(&data, 32, |warp| {
+            let sum = warp.iter().sum::<i32>() + turns + 31;
+            warp.fill(sum);
+        });
+        assert_eq!(warps.run("late", &data, 32, 256, &[], turns), expected, "{turns}");
+    }
+}
+
+#[test]
 fn all_lanes_have_read_before_one_of_them_writes() {
     let warps = Warps::new();
     let data = numbers(64);

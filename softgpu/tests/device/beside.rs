@@ -2,7 +2,7 @@
 
 use rgpu_device::{Code, Device, Launch, MemoryKind, Result};
 
-use super::{LEGACY, MODULE, Rig, kept};
+use super::{LEGACY, MODULE, Rig, kept_code};
 
 const MIB: u64 = 1 << 20;
 
@@ -50,7 +50,7 @@ impl Rig {
 
 /// A device with 1 MiB of memory at the beginning of its addresses.
 fn rig(exact_bounds: bool) -> (Rig, u64) {
-    let rig = Rig::with(kept::Code::default(), exact_bounds);
+    let rig = Rig::with(kept_code::Code::default(), exact_bounds);
     let module = rig.gpu.module_load(0, MODULE + 1, TEXT, &[]).unwrap();
     (rig, module.globals[0].addr)
 }

@@ -4,7 +4,7 @@
 use rgpu_device::{Check, Code, Device, Launch, MemoryNote, Range, Region, Result};
 use rgpu_softgpu::Config;
 
-use super::{LEGACY, MODULE, Rig, kept};
+use super::{LEGACY, MODULE, Rig, kept_code};
 
 const TEXT: &str = r#".version 8.0
 .target sm_80
@@ -108,7 +108,7 @@ struct Looking {
 impl Looking {
     /// The device's first 4096 bytes are one allocation, and so are 100 more at 8192.
     fn new(check: Check) -> Self {
-        let rig = Rig::of(kept::Code::default(), Config { check: Some(check), ..Config::default() });
+        let rig = Rig::of(kept_code::Code::default(), Config { check: Some(check), ..Config::default() });
         rig.gpu.module_load(0, MODULE + 1, format!("{TEXT}\0").as_bytes(), &[]).unwrap();
         let looking = Self { rig };
         looking.note(0, 4096);

@@ -3,7 +3,7 @@
 use rgpu_device::{Code, Device, Launch, Result};
 use rgpu_softgpu::Config;
 
-use super::{LEGACY, Rig, kept};
+use super::{LEGACY, Rig, kept_code};
 
 const MODULE: u64 = 8;
 
@@ -54,7 +54,7 @@ struct Bench(Rig);
 
 impl Bench {
     fn new(compute_capability: (u32, u32)) -> Self {
-        let rig = Rig::of(kept::Code::default(), Config { compute_capability, ..Config::default() });
+        let rig = Rig::of(kept_code::Code::default(), Config { compute_capability, ..Config::default() });
         rig.gpu.module_load(0, MODULE, TEXT.as_bytes(), &[]).unwrap();
         rig.write(rig.memory, &[-1; 256]);
         Self(rig)

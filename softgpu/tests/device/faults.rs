@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rgpu_device::{Code, Device, Error, Launch};
 
-use super::{LEGACY, MODULE, Rig, kept};
+use super::{LEGACY, MODULE, Rig, kept_code};
 
 /// Line 1 is the version. A fault of each kind, and where the text says that it comes from.
 const TEXT: &str = r#".version 8.0
@@ -108,8 +108,8 @@ fn expect(error: &Error, code: Code, line: &str, source: &str) {
 
 #[test]
 fn faults_name_the_line_of_the_source() {
-    let folder = kept::Folder::new("faults");
-    let rig = Rig::with(kept::Code::of(&folder), true);
+    let folder = kept_code::Folder::new("faults");
+    let rig = Rig::with(kept_code::Code::of(&folder), true);
     let beyond = rig.memory + (1 << 20);
     let error = fault(&rig, 0, beyond);
     assert_eq!(rig.program.code.found(), 0);

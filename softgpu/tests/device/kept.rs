@@ -1,80 +1,14 @@
 //! Machine code that one process keeps and another runs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use rgpu_device::{Device, Launch};
 
+use super::kept_code::{Code, Folder};
 use super::{LEGACY, MODULE, Rig};
-
-/// A folder with machine code, and how often something was found there and something new was put there.
-#[derive(Default)]
-pub(crate) struct Code {
-    folder: Option<PathBuf>,
-    found: AtomicU32,
-    kept: AtomicU32,
-}
-
-impl Code {
-    /// What is kept in a folder.
-    pub(crate) fn of(folder: impl AsRef<Path>) -> Self {
-        Self { folder: Some(folder.as_ref().to_owned()), ..Self::default() }
-    }
-
-    /// How often something was found.
-    pub(crate) fn found(&self) -> u32 {
-        self.found.load(Relaxed)
-    }
-
-    fn path(&self, name: &[u8; 32]) -> Option<PathBuf> {
-        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(self.folder.as_ref()?.join(name))
-    }
-
-    pub(crate) fn find(&self, name: &[u8; 32]) -> Option<Vec<u8>> {
-        let code = fs::read(self.path(name)?).ok()?;
-        self.found.fetch_add(1, Relaxed);
-        Some(code)
-    }
-
-    pub(crate) fn keep(&self, name: &[u8; 32], code: &[u8]) {
-        if let Some(path) = self.path(name) {
-            self.kept.fetch_add(1, Relaxed);
-            fs::write(path, code).unwrap();
-        }
-    }
-}
-
-/// A folder of a test's own.
-pub(crate) struct Folder(PathBuf);
-
-impl AsRef<Path> for Folder {
-    fn as_ref(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("rgpu-kept-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().path()).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Everything that machine code refers to: functions of the module, by name and through the table, a variable, the executor's
 /// functions, and others of this library.
@@ -142,7 +76,7 @@ fn run(code: Code) -> (u32, u32) {
     rig.launch(LEGACY, "greet", 1, 3, 0, &4i32.to_le_bytes());
     rig.sync().unwrap();
     assert_eq!(rig.printed(), "thread 0: 6.00\nthread 1: 6.00\nthread 2: 6.00\n");
-    (rig.program.code.found.load(Relaxed), rig.program.code.kept.load(Relaxed))
+    (rig.program.code.found(), rig.program.code.kept())
 }
 
 /// The folder that a process of [`in_a_process`] uses.
@@ -166,14 +100,14 @@ fn counted(output: &std::process::Output) -> (u32, u32) {
 #[test]
 fn one_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let (found, compiled) = run(Code { folder: Some(folder.into()), ..Code::default() });
+    let (found, compiled) = run(Code::of(folder));
     println!("\nkernels found {found} compiled {compiled}");
 }
 
 #[test]
 fn another_process_compiles_nothing_again() {
     let folder = Folder::new("again");
-    let process = || counted(&in_a_process(&folder.0).output().unwrap());
+    let process = || counted(&in_a_process(folder.as_ref()).output().unwrap());
     assert_eq!(process(), (0, 3));
     let files = folder.files();
     assert_eq!(files.len(), 3);
@@ -188,7 +122,7 @@ fn another_process_compiles_nothing_again() {
 fn processes_at_the_same_time_do_not_disturb_each_other() {
     let folder = Folder::new("together");
     let processes: Vec<_> = (0..4)
-        .map(|_| in_a_process(&folder.0).stdout(std::process::Stdio::piped()).spawn().unwrap())
+        .map(|_| in_a_process(folder.as_ref()).stdout(std::process::Stdio::piped()).spawn().unwrap())
         .collect();
     for process in processes {
         let output = process.wait_with_output().unwrap();
@@ -233,7 +167,7 @@ fn many() -> String {
 #[ignore = "a part of kept::measure"]
 fn measured_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let rig = Rig::with(Code { folder: Some(folder.into()), ..Code::default() }, true);
+    let rig = Rig::with(Code::of(folder), true);
     let text = many();
     let begun = Instant::now();
     rig.gpu.module_load(0, MODULE + 1, text.as_bytes(), &[]).unwrap();
@@ -262,7 +196,7 @@ fn measured_process() {
     let first = begun.elapsed();
     (0..MANY).for_each(launch);
     let all = begun.elapsed();
-    let kept = rig.program.code.kept.load(Relaxed);
+    let kept = rig.program.code.kept();
     println!("\nmilliseconds {} {} {} {kept}", loaded.as_millis(), first.as_millis(), all.as_millis());
 }
 
@@ -275,7 +209,7 @@ fn measure() {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--ignored", "--exact", "kept::measured_process", "--nocapture"])
-            .env(FOLDER, &folder.0);
+            .env(FOLDER, folder.as_ref());
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().find_map(|line| line.strip_prefix("milliseconds "));

@@ -8,9 +8,10 @@ mod escapes;
 mod faults;
 mod grid;
 mod kept;
+#[path = "../kept_code/mod.rs"]
+mod kept_code;
 mod misaligned;
 mod profile;
-mod vectors;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +32,7 @@ struct Program {
     printed: Mutex<Vec<u8>>,
     /// What was found wrong with kernels.
     found: Mutex<String>,
-    code: kept::Code,
+    code: kept_code::Code,
 }
 
 impl rgpu_device::Host for Program {
@@ -75,19 +76,19 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        Self::with(kept::Code::default(), true)
+        Self::with(kept_code::Code::default(), true)
     }
 
-    fn with(code: kept::Code, exact_bounds: bool) -> Self {
+    fn with(code: kept_code::Code, exact_bounds: bool) -> Self {
         Self::of(code, Config { exact_bounds, ..Config::default() })
     }
 
     /// Ends kernels that run for longer.
     fn limited(limit: Duration) -> Self {
-        Self::of(kept::Code::default(), Config { kernel_limit: Some(limit), ..Config::default() })
+        Self::of(kept_code::Code::default(), Config { kernel_limit: Some(limit), ..Config::default() })
     }
 
-    fn of(code: kept::Code, config: Config) -> Self {
+    fn of(code: kept_code::Code, config: Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
         let program = Arc::new(Program { code, ..Program::default() });
         let memory_bytes_per_device = 16 << 20;

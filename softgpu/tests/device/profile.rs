@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rgpu_device::{Device, Launch, MemoryNote};
 use rgpu_softgpu::{Config, Profile};
 
-use super::{LEGACY, MODULE, Rig, kept};
+use super::{LEGACY, MODULE, Rig, kept_code};
 
 const TEXT: &str = r#".version 8.0
 .target sm_80
@@ -101,7 +101,7 @@ impl Counting {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
         let profile = Some(Profile { folder: folder.clone() });
-        let rig = Rig::of(kept::Code::default(), Config { profile, ..Config::default() });
+        let rig = Rig::of(kept_code::Code::default(), Config { profile, ..Config::default() });
         rig.gpu.module_load(0, MODULE + 1, format!("{TEXT}\0").as_bytes(), &[]).unwrap();
         Self { rig, folder }
     }

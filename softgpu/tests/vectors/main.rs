@@ -1,7 +1,11 @@
 //! Kernels for vectors of threads compute, bit for bit, what they compute for one thread after another. Each tier runs in a
-//! process of its own, because the tier is chosen once for a process.
+//! process of its own, because the tier is chosen once for a process: this very program, which the environment tells what to do.
 
-use std::process::Command;
+#[expect(dead_code, reason = "the other test program uses more of it")]
+#[path = "../kept_code/mod.rs"]
+mod kept_code;
+
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,8 +13,7 @@ use std::time::{Duration, Instant};
 use rgpu_device::{Device, HostData, HostTarget, Launch, MemoryKind, Range, Region, Target};
 use rgpu_softgpu::compile::vector;
 use rgpu_softgpu::{Config, SoftGpu};
-
-use super::kept;
+use rgpu_test_runner::{Skip, Test};
 
 const PTX: &[u8] = concat!(include_str!("vectors.ptx"), "\0").as_bytes();
 
@@ -38,6 +41,14 @@ const KERNELS: &[Row] = &[
     ("integers", |n| line(n, 256), 0),
     ("calls", |n| line(n, 256), 0),
     ("strided", |_| ([5, 1, 1], [256, 1, 1]), 0),
+    // Blocks of one warp, of half of one, of several, and of one that is not whole.
+    ("warps", |n| line(n, 32), 0),
+    ("warps", |n| line(n, 16), 0),
+    ("warps", |n| line(n, 96), 0),
+    ("warps", |n| line(n, 40), 0),
+    ("before", |n| line(n, 128), 0),
+    ("sums", |n| line(n, 128), 0),
+    ("sums", |n| line(n, 50), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),
@@ -51,7 +62,7 @@ const KERNELS: &[Row] = &[
 ];
 
 struct Quiet {
-    code: kept::Code,
+    code: kept_code::Code,
 }
 
 impl rgpu_device::Host for Quiet {
@@ -81,9 +92,9 @@ struct Ready {
 impl Ready {
     fn new(row: &Row, n: u32) -> Self {
         let config = Config { memory_bytes_per_device: 256 << 20, workers: 2, ..Config::default() };
-        let code = std::env::var_os(FOLDER).map(kept::Code::of).unwrap_or_default();
+        let code = std::env::var_os(FOLDER).map(kept_code::Code::of).unwrap_or_default();
         let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet { code })).unwrap();
-        static NEXT: AtomicU64 = AtomicU64::new(0x3800_0000_0000);
+        static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
         let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
         let memory = plan.devices[0].base;
@@ -153,10 +164,30 @@ const WHAT: &str = "TEST_OF_VECTORS";
 /// Where they keep machine code, if they do.
 const FOLDER: &str = "TEST_OF_VECTORS_FOLDER";
 
-/// Runs in the processes that the tests start; by itself it has nothing to do.
-#[test]
-fn one_process() {
-    let Ok(what) = std::env::var(WHAT) else { return };
+fn main() -> ExitCode {
+    if let Ok(what) = std::env::var(WHAT) {
+        one_process(&what);
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args().nth(1).as_deref() == Some("measure") {
+        measure();
+        return ExitCode::SUCCESS;
+    }
+    rgpu_test_runner::main(vec![
+        Test::new("both_tiers_compute_the_same", both_tiers_compute_the_same),
+        Test::new(
+            "kernels_go_over_to_vectors_and_leave_the_same",
+            kernels_go_over_to_vectors_and_leave_the_same,
+        ),
+        Test::new(
+            "processes_may_end_while_kernels_are_compiled",
+            processes_may_end_while_kernels_are_compiled,
+        ),
+    ])
+}
+
+/// Runs in the processes that the tests start.
+fn one_process(what: &str) {
     match what.split_once(' ') {
         Some(("end", after)) => return end(after.parse().unwrap()),
         _ if what == "change" => change(),
@@ -219,9 +250,8 @@ fn in_a_process(what: &str, tier: &str) -> Vec<Line> {
     in_a_process_that_keeps(what, tier, None)
 }
 
-fn in_a_process_that_keeps(what: &str, tier: &str, folder: Option<&kept::Folder>) -> Vec<Line> {
+fn in_a_process_that_keeps(what: &str, tier: &str, folder: Option<&kept_code::Folder>) -> Vec<Line> {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "vectors::one_process", "--nocapture"]);
     if let Some(folder) = folder {
         command.env(FOLDER, folder.as_ref());
     }
@@ -237,13 +267,9 @@ fn in_a_process_that_keeps(what: &str, tier: &str, folder: Option<&kept::Folder>
         .collect()
 }
 
-#[test]
-fn both_tiers_compute_the_same() {
-    if let Err(why) = vector::possible() {
-        eprintln!("skipped: {why}");
-        return;
-    }
-    let folder = kept::Folder::new("vectors");
+fn both_tiers_compute_the_same() -> anyhow::Result<()> {
+    vector::possible().map_err(Skip)?;
+    let folder = kept_code::Folder::new("vectors");
     let (_, one) = opened(in_a_process("compare", "off"));
     let compared = |folder| opened(in_a_process_that_keeps("compare", "first", Some(folder)));
     let (opens, many) = compared(&folder);
@@ -257,15 +283,12 @@ fn both_tiers_compute_the_same() {
         assert!(many.3, "{} was not compiled for vectors", many.0);
         assert_eq!(one.1, many.1, "{}", one.0);
     }
+    Ok(())
 }
 
-#[test]
-fn kernels_go_over_to_vectors_and_leave_the_same() {
-    if let Err(why) = vector::possible() {
-        eprintln!("skipped: {why}");
-        return;
-    }
-    let folder = kept::Folder::new("vectors-change");
+fn kernels_go_over_to_vectors_and_leave_the_same() -> anyhow::Result<()> {
+    vector::possible().map_err(Skip)?;
+    let folder = kept_code::Folder::new("vectors-change");
     // The second process finds what the first has compiled.
     for compiles in [true, false] {
         let (opens, lines) = opened(in_a_process_that_keeps("change", "auto", Some(&folder)));
@@ -274,19 +297,18 @@ fn kernels_go_over_to_vectors_and_leave_the_same() {
             assert_eq!((results, vectors), (1, true), "{name}");
         }
     }
+    Ok(())
 }
 
-#[test]
-fn processes_may_end_while_kernels_are_compiled() {
+fn processes_may_end_while_kernels_are_compiled() -> anyhow::Result<()> {
     for after in (0..200).step_by(20) {
         // That it ends well is looked at there.
         assert!(in_a_process(&format!("end {after}"), "auto").is_empty());
     }
+    Ok(())
 }
 
-/// Prints both tiers' times of a million numbers.
-#[test]
-#[ignore = "a measurement: cargo test --release -p rgpu-softgpu --test device -- --ignored --nocapture vectors::measure --exact"]
+/// Prints both tiers' times of a million numbers: `cargo test --release -p rgpu-softgpu --test vectors -- measure`.
 fn measure() {
     let (_, one) = opened(in_a_process("measure", "off"));
     let (_, many) = opened(in_a_process("measure", "first"));

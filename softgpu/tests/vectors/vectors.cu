@@ -281,3 +281,34 @@ extern "C" __global__ void phases(const float *in, float *out, unsigned n)
     __syncthreads();
     if (i < n) out[i] = v + part[t > 0 ? t - 1 : 0];
 }
+
+// Threads of a warp wait for its first, and then each counts once.
+extern "C" __global__ void warps(const float *in, float *out, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0)
+        for (int turn = 0; turn < 3; turn++)
+            if (((const volatile float *)in)[turn] < 0) break;
+    __syncwarp();
+    if (i < n) out[i] += in[i] + 1;
+}
+
+// Each lane asks those before it, which PTX does not allow.
+extern "C" __global__ void before(const float *in, float *out, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
+    unsigned said = __ballot_sync((1u << lane) - 1, in[i % 512] > 1);
+    if (i < n) out[i] = __popc(said) + 100 * __any_sync((1u << lane) - 1, lane == 3);
+}
+
+// What each thread adds to one number of the block, and to one of all, in numbers that no order changes.
+extern "C" __global__ void sums(const float *in, float *out, unsigned n) {
+    __shared__ float part;
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) part = 0;
+    __syncthreads();
+    if (i % 5 != 3) atomicAdd(&part, (float)(i % 7));
+    atomicAdd((double *)out, (double)(i % 3));
+    __syncthreads();
+    if (threadIdx.x == 0) part += in[2];
+    __syncthreads();
+    if (i > 1 && i < n) out[i] = part + atomicAdd(&out[i], 1.5f);
+}

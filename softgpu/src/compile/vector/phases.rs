@@ -201,12 +201,24 @@ impl Translator<'_> {
             let stopped = self.make("load i32, ptr %together");
             let exits = self.make(format!("icmp eq i32 {stopped}, {}", abi::STOP_EXIT));
             let next = self.label();
-            self.line(format!("br i1 {exits}, label %leave, label %{next}"));
+            self.line(format!("br i1 {exits}, label %gone, label %{next}"));
             self.begin(&next);
             self.go_on_behind(&stopped, "leave");
         }
         self.begin("leave");
+        // Where all threads of the block have ended, that is all that the executor wants to know.
+        let stopped = self.make("load i32, ptr %together");
+        let exits = self.make(format!("icmp eq i32 {stopped}, {}", abi::STOP_EXIT));
+        let gone = self.make(format!("and i1 {exits}, {whole}"));
+        self.line(format!("br i1 {gone}, label %gone, label %stay"));
+        self.begin("stay");
         self.settle(end);
+        self.line("br label %told");
+        self.begin("gone");
+        // No thread has a row that says how it stopped, so none is the last one that ran.
+        let at = self.pointer("%a2", offset_of!(Block, cursor) as i64);
+        self.line(format!("store ptr null, ptr {at}\nbr label %told"));
+        self.begin("told");
         self.tell_together();
         self.line("ret void");
         Ok(())
