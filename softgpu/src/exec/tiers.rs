@@ -20,6 +20,9 @@ const LOOKED_FOR_AT_ONCE: u64 = 10_000_000;
 const EARNED: u64 = 40_000_000;
 /// Launches that tell how fast a tier is.
 const TRIALS: u32 = 4;
+/// Launches as vectors after which one is not, if none has told yet how fast the first tier is: where the first launch has gone over to vectors, it is not
+/// known what it would have taken. Where vectors are much faster, that one launch must not count.
+const BLIND_TRIALS: u32 = 16;
 /// How much longer code for vectors may seem to take before it is given up, in percent: measurements are never quite alike.
 const TOLERANCE: u64 = 10;
 /// LLVM uses much of it.
@@ -68,8 +71,14 @@ impl Tiers {
     /// Whether a launch is to run as vectors, where there is code for that.
     pub(super) fn prefers_vectors(&self, mode: Mode) -> bool {
         let (slow, fast) = (self.threads.best.load(Relaxed), self.vectors.best.load(Relaxed));
-        let known = slow > 0 && self.vectors.launches.load(Relaxed) >= TRIALS;
-        mode == Mode::First || !known || fast.saturating_mul(100) <= slow.saturating_mul(100 + TOLERANCE)
+        let launches = self.vectors.launches.load(Relaxed);
+        if mode == Mode::First || launches < TRIALS {
+            return true;
+        }
+        if slow == 0 {
+            return launches < BLIND_TRIALS;
+        }
+        fast.saturating_mul(100) <= slow.saturating_mul(100 + TOLERANCE)
     }
 
     /// Blocks of a kernel have taken so many nanoseconds of processors. What it has earned by that, if anything.
@@ -173,5 +182,14 @@ mod tests {
         assert!(tiers.prefers_vectors(Mode::First), "whoever wants them first gets them");
         tiers.note(1_000, EARNED / 3, true);
         assert!(tiers.prefers_vectors(Mode::Auto), "another launch was faster");
+
+        let blind = Tiers::default();
+        for _ in 0..BLIND_TRIALS {
+            assert!(blind.prefers_vectors(Mode::Auto), "nothing else is known");
+            blind.note(1_000, EARNED, true);
+        }
+        assert!(!blind.prefers_vectors(Mode::Auto), "one launch tells how fast the first tier is");
+        blind.note(1_000, EARNED / 2, false);
+        assert!(!blind.prefers_vectors(Mode::Auto), "that was faster");
     }
 }
