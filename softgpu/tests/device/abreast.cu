@@ -143,3 +143,53 @@ KERNEL late(int* data, int turns) {
     s[t] += s[t + 1];
     data[i] = s[0];
 }
+
+// A pipe of stages: each thread takes what the one before has put down in the round before, and puts down its own at once.
+KERNEL pipe(int* data, int rounds) {
+    __shared__ int s[32];
+    int t = threadIdx.x;
+    unsigned own = data[blockIdx.x * 32 + t];
+    s[t] = own;
+    __syncthreads();
+#pragma unroll 1
+    for (int n = 0; n < rounds; n++) {
+        unsigned before = t > 0 ? s[t - 1] : n;
+        s[t] = before * 3 + own;
+        __syncthreads();
+    }
+    data[blockIdx.x * 32 + t] = s[t];
+}
+
+__device__ int sum_of_warp(int value) {
+    for (int d = 16; d > 0; d /= 2) value += __shfl_down_sync(~0u, value, d);
+    return value;
+}
+
+// What many programs have: a second use may begin to write while others still have to read the first one's result.
+__device__ int sum_of_block(int value, int* s) {
+    int t = threadIdx.x;
+    value = sum_of_warp(value);
+    if (lane() == 0) s[t / 32] = value;
+    __syncthreads();
+    if (t < 32) {
+        value = sum_of_warp(t < blockDim.x / 32 ? s[t] : 0);
+        if (t == 0) s[0] = value;
+    }
+    __syncthreads();
+    return s[0];
+}
+
+KERNEL twice(int* data, int factor) {
+    __shared__ int s[32];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int sum = sum_of_block(data[i], s);
+    data[i] = sum_of_block(data[i] * factor, s) - sum;
+}
+
+// The same in memory of the block whose size the launch says.
+KERNEL twice_outside(int* data, int factor) {
+    extern __shared__ int s_outside[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int sum = sum_of_block(data[i], s_outside);
+    data[i] = sum_of_block(data[i] * factor, s_outside) - sum;
+}

@@ -39,7 +39,7 @@ impl Warps {
             function,
             grid: [threads / block, 1, 1],
             block: [block, 1, 1],
-            shared_bytes: 0,
+            shared_bytes: 128,
             cooperative: false,
             cluster: [0; 3],
             params: &params,
@@ -165,6 +165,38 @@ fn all_lanes_have_read_before_one_of_them_writes() {
         warp.copy_from_slice(&pairs);
     });
     assert_eq!(warps.run("shift", &data, 64, 64, &[], 0), expected);
+}
+
+#[test]
+fn all_lanes_of_a_pipe_have_taken_before_one_puts_down() {
+    let warps = Warps::new();
+    let data = numbers(64);
+    for rounds in [1, 2, 40] {
+        let expected = by_warp(&data, 32, |warp| {
+            let own = warp.to_vec();
+            for round in 0..rounds {
+                let before = warp.to_vec();
+                for (lane, value) in warp.iter_mut().enumerate() {
+                    let from = if lane > 0 { before[lane - 1] } else { round };
+                    *value = from.wrapping_mul(3).wrapping_add(own[lane]);
+                }
+            }
+        });
+        assert_eq!(warps.run("pipe", &data, 32, 64, &[], rounds), expected, "{rounds}");
+    }
+}
+
+#[test]
+fn all_threads_have_read_a_sum_before_the_next_one_begins() {
+    let warps = Warps::new();
+    let data = numbers(512);
+    for (name, block) in [("twice", 64), ("twice", 256), ("twice_outside", 128), ("twice_outside", 256)] {
+        let expected = by_warp(&data, block as usize, |block| {
+            let sum = block.iter().sum::<i32>();
+            block.fill(sum * 4);
+        });
+        assert_eq!(warps.run(name, &data, block, 512, &[], 5), expected, "{name} {block}");
+    }
 }
 
 #[test]

@@ -48,8 +48,17 @@ pub(super) struct Term {
     pub kind: Kind,
     /// Whether lanes may have different ones.
     pub by_lane: bool,
+    /// Whether threads of a block may have different ones.
+    pub by_thread: bool,
     /// Whether it depends on what was read from memory.
     pub of_data: bool,
+}
+
+impl Term {
+    /// Something that is the same for all threads.
+    fn shared(kind: Kind) -> Self {
+        Self { kind, by_lane: false, by_thread: false, of_data: false }
+    }
 }
 
 /// A sum of terms with factors, in the order of the terms, and a constant.
@@ -140,6 +149,8 @@ pub(super) struct Addresses<'a> {
     definitions: Vec<Vec<u32>>,
     /// Registers that may have different values in the lanes of a warp.
     by_lane: Vec<bool>,
+    /// Registers that may have different values in the threads of a block.
+    by_thread: Vec<bool>,
     /// Registers that may have different values in the turns of a loop.
     varying: Vec<bool>,
     /// Registers that depend on what was read from memory, parameters aside.
@@ -149,6 +160,8 @@ pub(super) struct Addresses<'a> {
     several: HashMap<u32, Linear>,
     terms: Vec<Term>,
     numbers: HashMap<Key, u32>,
+    /// Terms that are a sum without some of its low bits: the sums.
+    shifted: HashMap<u32, Linear>,
 }
 
 /// The number of the term that is the lane's.
@@ -173,14 +186,17 @@ impl<'a> Addresses<'a> {
             varying: definitions.iter().map(|d: &Vec<u32>| d.len() > 1).collect(),
             definitions,
             by_lane: vec![false; count],
+            by_thread: vec![false; count],
             of_data: vec![false; count],
             values: vec![None; count],
             several: HashMap::new(),
             terms: Vec::new(),
             numbers: HashMap::new(),
+            shifted: HashMap::new(),
         };
         addresses.spread(&vars)?;
-        let lane = addresses.term(Key::Lane, Kind::Lane, true, false);
+        let lane =
+            addresses.term(Key::Lane, Term { by_lane: true, by_thread: true, ..Term::shared(Kind::Lane) });
         debug_assert_eq!(lane, LANE);
         for (at, instruction) in instructions(function) {
             visit(instruction, &ops[instruction.form.0 as usize], &vars, &mut |register, access| {
@@ -200,6 +216,11 @@ impl<'a> Addresses<'a> {
     /// Which lanes of a warp may go another way than others at a branch with this predicate.
     pub(super) fn divides(&self, predicate: u32) -> bool {
         self.by_lane[predicate as usize]
+    }
+
+    /// Which threads of a block may go another way than others at a branch with this predicate, or name another address in this register.
+    pub(super) fn differs(&self, register: u32) -> bool {
+        self.by_thread[register as usize]
     }
 
     pub(super) fn kind(&self, term: u32) -> Term {
@@ -227,15 +248,21 @@ impl<'a> Addresses<'a> {
             for (_, instruction) in instructions(self.function) {
                 let op = &self.ops[instruction.form.0 as usize];
                 let (mut lane, mut varying) = (names_lane(&instruction.operands), false);
+                let mut thread = names_thread(&instruction.operands);
                 let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
                     || matches!(op, Op::Atom { .. } | Op::Call);
                 visit(instruction, op, vars, &mut |register, access| {
                     if access == Access::Use {
                         lane |= self.by_lane[register as usize];
+                        thread |= self.by_thread[register as usize];
                         varying |= self.varying[register as usize];
                         data |= self.of_data[register as usize];
                     }
                 });
+                thread |= matches!(
+                    op,
+                    Op::Atom { .. } | Op::Elect | Op::Match { .. } | Op::Vote { .. } | Op::ActiveMask
+                ) || matches!(op, Op::Redux { .. } | Op::Bar { warp: true, .. } | Op::Shfl { .. });
                 lane = match op {
                     Op::Atom { .. } | Op::Elect | Op::Match { .. } => true,
                     Op::Vote { .. } | Op::ActiveMask | Op::Redux { .. } | Op::Bar { .. } => false,
@@ -249,13 +276,14 @@ impl<'a> Addresses<'a> {
                     Op::Int { op: IntOp::And, .. } => lane && !int(instruction, 2).is_some_and(is_high_mask),
                     _ => lane,
                 };
-                if !(lane || varying || data) {
+                if !(lane || thread || varying || data) {
                     continue;
                 }
                 visit(instruction, op, vars, &mut |register, access| {
                     if access == Access::Define {
-                        let facts = [&mut self.by_lane, &mut self.varying, &mut self.of_data];
-                        for (fact, now) in facts.into_iter().zip([lane, varying, data]) {
+                        let facts =
+                            [&mut self.by_lane, &mut self.by_thread, &mut self.varying, &mut self.of_data];
+                        for (fact, now) in facts.into_iter().zip([lane, thread, varying, data]) {
                             changed |= now && !fact[register as usize];
                             fact[register as usize] |= now;
                         }
@@ -269,23 +297,24 @@ impl<'a> Addresses<'a> {
         None
     }
 
-    fn term(&mut self, key: Key, kind: Kind, by_lane: bool, of_data: bool) -> u32 {
+    fn term(&mut self, key: Key, term: Term) -> u32 {
         let next = self.terms.len() as u32;
         let number = *self.numbers.entry(key).or_insert(next);
         if number == next {
-            self.terms.push(Term { kind, by_lane, of_data });
+            self.terms.push(term);
         }
         number
     }
 
     /// A register as a term of its own.
     fn opaque(&mut self, key: Key, kind: Kind, register: u32) -> Linear {
-        let (by_lane, of_data) = (self.by_lane[register as usize], self.of_data[register as usize]);
-        Linear::of(self.term(key, kind, by_lane, of_data))
+        let of = |facts: &[bool]| facts[register as usize];
+        let (by_lane, by_thread, of_data) = (of(&self.by_lane), of(&self.by_thread), of(&self.of_data));
+        Linear::of(self.term(key, Term { kind, by_lane, by_thread, of_data }))
     }
 
     fn symbol(&mut self, symbol: Symbol) -> Linear {
-        Linear::of(self.term(Key::Symbol(symbol), Kind::Root, false, false))
+        Linear::of(self.term(Key::Symbol(symbol), Term::shared(Kind::Root)))
     }
 
     /// A register's value.
@@ -332,7 +361,10 @@ impl<'a> Addresses<'a> {
             Operand::Int(value, _) => Linear::constant(*value as i64),
             Operand::Special(Special::TidX | Special::LaneId) => Linear::of(LANE),
             Operand::Special(special) => {
-                Linear::of(self.term(Key::Special(*special), Kind::Invariant, false, false))
+                let by_thread = names_thread(std::slice::from_ref(operand));
+                Linear::of(
+                    self.term(Key::Special(*special), Term { by_thread, ..Term::shared(Kind::Invariant) }),
+                )
             }
             Operand::Symbol(symbol, offset) => self.symbol(*symbol).plus(&Linear::constant(*offset)),
             _ => return None,
@@ -353,7 +385,7 @@ impl<'a> Addresses<'a> {
                 Operand::Address(AddressBase::Symbol(Symbol::Param(index)), offset)
                     if function.is_entry && matches!(operand(0)?, Operand::Reg(_)) =>
                 {
-                    Some(Linear::of(self.term(Key::Param(*index, *offset), Kind::Root, false, false)))
+                    Some(Linear::of(self.term(Key::Param(*index, *offset), Term::shared(Kind::Root))))
                 }
                 _ => None,
             },
@@ -363,7 +395,15 @@ impl<'a> Addresses<'a> {
                 // Of the lane and some more the low bits are those of another lane.
                 let is_lane = a.factor(LANE) == 1 && a.constant & 31 == 0;
                 match (op, b.as_constant()) {
-                    (IntOp::Add, _) => Some(a.plus(&b)),
+                    (IntOp::Add, _) => Some(
+                        self.padded(&a, &b).or_else(|| self.padded(&b, &a)).unwrap_or_else(|| a.plus(&b)),
+                    ),
+                    // Numbers of elements have no sign.
+                    (IntOp::Shr, Some(31)) => Some(Linear::default()),
+                    (IntOp::Shr, Some(by @ 0..31)) if a.terms.is_empty() => {
+                        Some(Linear::constant(a.constant >> by))
+                    }
+                    (IntOp::Shr, Some(3..31)) => self.shifted(at, a),
                     (IntOp::Sub, _) => Some(a.minus(&b)),
                     (IntOp::MulLo | IntOp::Mul24Lo, _) => product(&a, &b),
                     (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
@@ -373,7 +413,8 @@ impl<'a> Addresses<'a> {
                     (IntOp::And, Some(31)) if is_lane => Some(Linear::of(LANE)),
                     (IntOp::And, Some(-32)) if is_lane => Some(a.minus(&Linear::of(LANE))),
                     (IntOp::And, Some(mask)) if is_low_mask(mask) && is_lane => {
-                        let rest = self.term(Key::Part(at), Kind::Invariant, false, false);
+                        let rest = Term { by_thread: true, ..Term::shared(Kind::Invariant) };
+                        let rest = self.term(Key::Part(at), rest);
                         Some(Linear::of(LANE).plus(&Linear::of(rest)))
                     }
                     _ => None,
@@ -389,13 +430,33 @@ impl<'a> Addresses<'a> {
                 let product = product(&a, &b).unwrap_or_else(|| {
                     let any =
                         |f: fn(Term) -> bool| a.terms.iter().chain(&b.terms).any(|&(t, _)| f(self.kind(t)));
-                    let (by_lane, of_data) = (any(|t| t.by_lane), any(|t| t.of_data));
-                    Linear::of(self.term(Key::Part(at), Kind::Product, by_lane, of_data))
+                    let of_data = any(|t| t.of_data);
+                    let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
+                    Linear::of(
+                        self.term(Key::Part(at), Term { kind: Kind::Product, by_lane, by_thread, of_data }),
+                    )
                 });
                 Some(product.plus(&c))
             }
             _ => None,
         }
+    }
+
+    /// What is left of a sum without its low bits, as a term that is known to come from it.
+    fn shifted(&mut self, at: usize, sum: Linear) -> Option<Linear> {
+        let Statement::Instruction(instruction) = &self.function.body[at] else { return None };
+        let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
+        let kind = self.kind_of_result(at, register.0);
+        let term = self.opaque(Key::Part(at), kind, register.0);
+        self.shifted.insert(term.terms[0].0, sum);
+        Some(term)
+    }
+
+    /// The number of an element, if what is added to it keeps a place free behind every few elements: such elements are told apart by
+    /// their numbers just as well.
+    fn padded(&self, number: &Linear, padding: &Linear) -> Option<Linear> {
+        let [(term, 1)] = padding.terms[..] else { return None };
+        (padding.constant == 0 && self.shifted.get(&term) == Some(number)).then(|| number.clone())
     }
 
     /// Finds what a register that is written in several places is made of: what all its first values have in common, and
@@ -453,7 +514,8 @@ impl<'a> Addresses<'a> {
                 _ => kind = Kind::Wild,
             }
         }
-        let rest = self.term(Key::Rest(register), kind, by_lane, self.of_data[register as usize]);
+        let (by_thread, of_data) = (self.by_thread[register as usize], self.of_data[register as usize]);
+        let rest = self.term(Key::Rest(register), Term { kind, by_lane, by_thread, of_data });
         let mut value = common.unwrap_or_default().plus(&Linear::of(rest));
         // What is made of itself by a way round is not followed.
         value.terms.retain(|&(t, _)| t != own);
@@ -521,6 +583,12 @@ pub(super) fn names_lane(operands: &[Operand]) -> bool {
             )
         )
     })
+}
+
+/// Whether an operand is a special register that differs among the threads of a block.
+fn names_thread(operands: &[Operand]) -> bool {
+    let of_thread = [Special::TidY, Special::TidZ, Special::WarpId];
+    names_lane(operands) || operands.iter().any(|o| of_thread.iter().any(|&s| *o == Operand::Special(s)))
 }
 
 /// The instructions of a function and where they stand.

@@ -29,6 +29,8 @@ struct Access {
     at: usize,
     block: usize,
     store: bool,
+    /// Whether the text says that it is the block's memory.
+    shared: bool,
     /// How many conditions that may divide a warp it depends on.
     conditions: u32,
     bytes: i64,
@@ -46,34 +48,47 @@ enum Conflict {
     Always,
 }
 
-/// Statements before which the lanes of a warp have to wait for each other, in order. Mostly none.
-pub(super) fn places(function: &Function, ops: &[Op], plain: &[Option<Plain>]) -> BTreeSet<usize> {
-    search(function, ops, plain).unwrap_or_default()
+/// How many loads and stores a function has that are looked at.
+fn count(function: &Function, plain: &[Option<Plain>]) -> (usize, usize) {
+    let candidates = address::instructions(function).filter_map(|(_, i)| plain[i.form.0 as usize]);
+    candidates.fold((0, 0), |(loads, stores), p| match p.direction {
+        Direction::Load => (loads + 1, stores),
+        Direction::Store => (loads, stores + 1),
+    })
 }
 
-fn search(function: &Function, ops: &[Op], plain: &[Option<Plain>]) -> Option<BTreeSet<usize>> {
-    let candidates = || address::instructions(function).filter_map(|(_, i)| plain[i.form.0 as usize]);
-    let (mut loads, mut stores) = (0usize, 0usize);
-    candidates().for_each(|p| *(if p.direction == Direction::Load { &mut loads } else { &mut stores }) += 1);
+/// Whether lanes may exchange values at all.
+pub(super) fn is_worth_it(function: &Function, plain: &[Option<Plain>]) -> bool {
+    let (loads, stores) = count(function, plain);
     let asks = || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands));
-    if loads == 0 || stores == 0 || loads.checked_mul(stores)? > PAIRS || !asks() {
-        return None;
+    loads > 0 && stores > 0 && asks()
+}
+
+/// Whether a kernel is small enough to be looked at.
+pub(super) fn is_small(function: &Function, plain: &[Option<Plain>], flow: &Flow) -> bool {
+    let (loads, stores) = count(function, plain);
+    loads.checked_mul(stores).is_some_and(|pairs| pairs <= PAIRS) && flow.blocks.len() <= BLOCKS
+}
+
+/// Statements before which the lanes of a warp have to wait for each other, in order. Mostly none.
+pub(super) fn places(
+    function: &Function,
+    ops: &[Op],
+    plain: &[Option<Plain>],
+    flow: &Flow,
+    addresses: &mut Addresses,
+) -> BTreeSet<usize> {
+    let ways = Ways::new(function, flow, |predicate| addresses.divides(predicate));
+    let conditions = ways.conditions(flow);
+    let accesses = collect(function, ops, plain, flow, &conditions, addresses);
+    match exchanged(function, ops, flow, &accesses, addresses) {
+        Some((pairs, overtaking)) if !(pairs.is_empty() && overtaking.is_empty()) => {
+            let alignment =
+                Alignment { function, ops, flow, ways, accesses: &accesses, pairs, overtaking, addresses };
+            alignment.places()
+        }
+        _ => BTreeSet::new(),
     }
-    let flow = Flow::new(function, ops);
-    if flow.blocks.len() > BLOCKS {
-        return None;
-    }
-    let mut addresses = Addresses::new(function, ops)?;
-    let ways = Ways::new(function, &flow, &addresses);
-    let conditions = ways.conditions(&flow);
-    let accesses = collect(function, ops, plain, &flow, &conditions, &mut addresses);
-    let pairs = exchanged(function, ops, &flow, &accesses, &addresses)?;
-    if pairs.is_empty() {
-        return None;
-    }
-    let alignment =
-        Alignment { function, ops, flow: &flow, ways, accesses: &accesses, pairs, addresses: &addresses };
-    Some(alignment.places())
 }
 
 /// All accesses that are looked at, in the order of the text.
@@ -104,7 +119,8 @@ fn collect(
             let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
             let conditions = conditions[block] + u32::from(guarded);
             let bytes = i64::from(ty.bits() / 8) * i64::from(vector);
-            accesses.push(Access { at, block, store, conditions, bytes, address });
+            let shared = place == MemoryTarget::Shared;
+            accesses.push(Access { at, block, store, shared, conditions, bytes, address });
         }
     }
     accesses
@@ -143,7 +159,7 @@ fn conflict(first: &Access, second: &Access, addresses: &Addresses) -> Conflict 
     let term = |t: u32| addresses.kind(t);
     let (mut wild, mut by_lane, mut given, mut of_data) = (false, false, false, false);
     for &(t, _) in difference.terms.iter().filter(|&&(t, _)| t != LANE) {
-        let Term { kind, by_lane: differs, of_data: data } = term(t);
+        let Term { kind, by_lane: differs, of_data: data, .. } = term(t);
         wild |= kind == Kind::Wild && !data;
         by_lane |= differs;
         given |= matches!(kind, Kind::Root | Kind::Invariant | Kind::Product) && !differs;
@@ -195,14 +211,18 @@ fn conflict(first: &Access, second: &Access, addresses: &Addresses) -> Conflict 
     certainly(wild && (lane.0 != 0 || own_values().0))
 }
 
-/// The pairs of a store and a load that may hand a value from lane to lane, by the numbers of the accesses.
+/// The pairs of a store and a load that may hand a value from lane to lane, and the stores that may take away what another lane is to
+/// load before, by the numbers of the accesses. None for kernels in which it would take long to find them.
+type Exchanged = (Vec<(usize, usize)>, BTreeSet<usize>);
+
 fn exchanged(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
     accesses: &[Access],
     addresses: &Addresses,
-) -> Option<Vec<(usize, usize)>> {
+) -> Option<Exchanged> {
+    // What comes first, what then, and whether that is to be expected.
     let mut pairs = Vec::new();
     for (l, load) in accesses.iter().enumerate().filter(|(_, a)| !a.store) {
         let stores = || accesses.iter().enumerate().filter(|(_, a)| a.store);
@@ -213,31 +233,48 @@ fn exchanged(
             if conflict == Conflict::Always || conflict == Conflict::SameTurn && !own {
                 pairs.push((s, l, conflict));
             }
+            // In the block's memory no lane shifts elements for itself alone.
+            if load.shared && store.shared && is_of_neighbour(load, store, addresses) {
+                pairs.push((l, s, Conflict::Always));
+            }
         }
     }
     if pairs.is_empty() {
-        return Some(Vec::new());
+        return Some(Exchanged::default());
     }
-    let stores: BTreeSet<usize> = pairs.iter().map(|p| p.0).collect();
-    let stores: Vec<usize> = stores.into_iter().collect();
-    let words = stores.len().div_ceil(64);
+    let first: BTreeSet<usize> = pairs.iter().map(|p| p.0).collect();
+    let first: Vec<usize> = first.into_iter().collect();
+    let words = first.len().div_ceil(64);
     if words * flow.blocks.len() > WORDS {
         return None;
     }
     let (orders, last) = last_orders(function, ops, flow);
     let back: HashSet<(usize, usize)> = flow.back_edges().into_iter().collect();
     let mut found = BTreeSet::new();
+    let mut overtaking = BTreeSet::new();
     for around in [false, true] {
         let conflicts = |c: Conflict| c == Conflict::Always || !around;
         let passes = |from: usize, to: usize| around || !back.contains(&(from, to));
-        let reaching = Reaching::new(flow, accesses, &stores, (&orders, &last), passes);
-        for &(s, l, _) in pairs.iter().filter(|p| conflicts(p.2)) {
-            if reaching.reaches(s, &accesses[l]) {
-                found.insert((s, l));
+        let reaching = Reaching::new(flow, accesses, &first, (&orders, &last), passes);
+        for &(first, then, _) in pairs.iter().filter(|p| conflicts(p.2)) {
+            if !reaching.reaches(first, &accesses[then]) {
+                continue;
+            }
+            if accesses[then].store {
+                overtaking.insert(then);
+            } else {
+                found.insert((first, then));
             }
         }
     }
-    Some(found.into_iter().collect())
+    Some((found.into_iter().collect(), overtaking))
+}
+
+/// Whether a lane loads just what a neighbour's store is for.
+fn is_of_neighbour(load: &Access, store: &Access, addresses: &Addresses) -> bool {
+    let step = load.address.factor(LANE);
+    let only_constant = || load.address.minus(&store.address).terms.is_empty();
+    step != 0 && only_constant() && conflict(load, store, addresses) == Conflict::Always
 }
 
 /// For each statement the last one before it in its block that gives an order, and for each block the last one in it.
@@ -259,14 +296,14 @@ fn last_orders(function: &Function, ops: &[Op], flow: &Flow) -> (Vec<Option<usiz
     (before, last)
 }
 
-/// Which stores come before which loads with nothing between that gives an order.
+/// Which accesses come before which others with nothing between that gives an order.
 struct Reaching<'a> {
     accesses: &'a [Access],
-    stores: &'a [usize],
+    first: &'a [usize],
     /// For each statement, the last one before it in its block that gives an order.
     orders: &'a [Option<usize>],
     words: usize,
-    /// For each block, the stores that come before it.
+    /// For each block, the first ones that come before it.
     before: Vec<u64>,
 }
 
@@ -274,15 +311,15 @@ impl<'a> Reaching<'a> {
     fn new(
         flow: &Flow,
         accesses: &'a [Access],
-        stores: &'a [usize],
+        first: &'a [usize],
         (orders, last): (&'a [Option<usize>], &[Option<usize>]),
         passes: impl Fn(usize, usize) -> bool,
     ) -> Self {
-        let words = stores.len().div_ceil(64);
+        let words = first.len().div_ceil(64);
         let before = vec![0u64; words * flow.blocks.len()];
-        let mut this = Self { accesses, stores, orders, words, before };
+        let mut this = Self { accesses, first, orders, words, before };
         let mut own = vec![0u64; words * flow.blocks.len()];
-        for (bit, access) in stores.iter().map(|s| &accesses[*s]).enumerate() {
+        for (bit, access) in first.iter().map(|s| &accesses[*s]).enumerate() {
             if last[access.block].is_none_or(|last| access.at > last) {
                 own[access.block * words + bit / 64] |= 1 << (bit % 64);
             }
@@ -305,14 +342,14 @@ impl<'a> Reaching<'a> {
         this
     }
 
-    fn reaches(&self, store: usize, load: &Access) -> bool {
-        let from = &self.accesses[store];
-        let last = self.orders[load.at];
-        if from.block == load.block && from.at < load.at && last.is_none_or(|last| from.at > last) {
+    fn reaches(&self, first: usize, then: &Access) -> bool {
+        let from = &self.accesses[first];
+        let last = self.orders[then.at];
+        if from.block == then.block && from.at < then.at && last.is_none_or(|last| from.at > last) {
             return true;
         }
-        let Ok(bit) = self.stores.binary_search(&store) else { return false };
-        last.is_none() && self.before[load.block * self.words + bit / 64] >> (bit % 64) & 1 != 0
+        let Ok(bit) = self.first.binary_search(&first) else { return false };
+        last.is_none() && self.before[then.block * self.words + bit / 64] >> (bit % 64) & 1 != 0
     }
 }
 
@@ -325,6 +362,8 @@ struct Alignment<'a> {
     accesses: &'a [Access],
     /// Stores and the loads that exchange values with them, by the numbers of the accesses.
     pairs: Vec<(usize, usize)>,
+    /// Stores before which other lanes have to have loaded.
+    overtaking: BTreeSet<usize>,
     addresses: &'a Addresses<'a>,
 }
 
@@ -333,7 +372,8 @@ impl Alignment<'_> {
         let at = |number: usize| self.accesses[number].at;
         let mut places = BTreeSet::new();
         let reading: BTreeSet<usize> = self.pairs.iter().map(|pair| at(pair.1)).collect();
-        let storing: BTreeSet<usize> = self.pairs.iter().map(|pair| pair.0).collect();
+        let storing: BTreeSet<usize> =
+            self.pairs.iter().map(|pair| pair.0).chain(self.overtaking.iter().copied()).collect();
         let storing: Vec<&Access> = {
             let alike =
                 |a: &Access| storing.iter().any(|s| points_alike(a, &self.accesses[*s], self.addresses));
@@ -425,6 +465,13 @@ impl Alignment<'_> {
         places.extend(&found);
     }
 
+    /// Whether lanes wait somewhere in a block. Those that wait before a label have come from the block in front of it.
+    fn waits_in(&self, block: &Block, places: &BTreeSet<usize>) -> bool {
+        let is_label = |at: usize| matches!(self.function.body.get(at), Some(Statement::Label(_)));
+        let begins = block.first + usize::from(is_label(block.first));
+        places.range(begins..block.end).next().is_some() || is_label(block.end) && places.contains(&block.end)
+    }
+
     /// Lanes that have gone another way than those which wait somewhere on theirs wait where the ways meet.
     fn where_lanes_meet(&self, places: &mut BTreeSet<usize>) {
         let blocks = &self.flow.blocks;
@@ -435,7 +482,7 @@ impl Alignment<'_> {
                 let Some(meet) = meet else { continue };
                 let mut waits = false;
                 self.ways.between(self.flow, branch, Some(meet), |block| {
-                    waits |= places.range(blocks[block].first..blocks[block].end).next().is_some();
+                    waits |= self.waits_in(&blocks[block], places);
                 });
                 let body = &self.function.body;
                 let first = (blocks[meet].first..blocks[meet].end)
@@ -451,20 +498,21 @@ impl Alignment<'_> {
 }
 
 /// The branches at which the lanes of a warp may go different ways.
-struct Ways {
+pub(super) struct Ways {
     /// Their blocks, and those where the lanes meet again, if not at the end.
     branches: Vec<(usize, Option<usize>)>,
 }
 
 impl Ways {
-    fn new(function: &Function, flow: &Flow, addresses: &Addresses) -> Self {
+    /// Finds them, where `divides` says of which predicates lanes may have different ones.
+    pub(super) fn new(function: &Function, flow: &Flow, divides: impl Fn(u32) -> bool) -> Self {
         let blocks = &flow.blocks;
         let meets = meeting_blocks(blocks);
-        let divides = |block: usize| {
+        let divided = |block: usize| {
             let last = instructions(function, &blocks[block]).last();
-            last.is_some_and(|i| i.guard.is_none_or(|g| addresses.divides(g.register.0)))
+            last.is_some_and(|i| i.guard.is_none_or(|g| divides(g.register.0)))
         };
-        let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divides(b));
+        let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divided(b));
         Self { branches: branches.map(|b| (b, meets[b])).collect() }
     }
 
@@ -484,7 +532,7 @@ impl Ways {
     }
 
     /// On how many of the branches it depends whether a lane comes to each block; 0 in kernels with very many.
-    fn conditions(&self, flow: &Flow) -> Vec<u32> {
+    pub(super) fn conditions(&self, flow: &Flow) -> Vec<u32> {
         let mut conditions = vec![0; flow.blocks.len()];
         if self.branches.len() * flow.blocks.len() <= WORDS {
             for &(branch, meet) in &self.branches {

@@ -10,24 +10,23 @@
 //!
 //! Another habit: all threads read a variable of the block, and one of them writes it anew without a barrier
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
-//! go first.
+//! go first ([`hasty`]).
 
 mod address;
 mod exchange;
+mod hasty;
 mod single;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 
-use self::single::Single;
+use self::address::Addresses;
 use super::flow::Flow;
 use super::op::Op;
 use super::opcode::{Form, Opcode, Semantics};
 use super::unit::synthetic;
-use rgpu_image::ptx::ast::{
-    AddressBase, FormId, Function, Instruction, Module, Operand, Space, Statement, Symbol,
-};
+use rgpu_image::ptx::ast::{FormId, Function, Instruction, Module, Space, Statement};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,14 +94,12 @@ fn plain(form: &Form) -> Option<Plain> {
 /// first, and `forms` the module's own.
 pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
     let accesses: Vec<Option<(Access, bool)>> = forms.iter().map(access).collect();
-    let shared = accesses.iter().any(Option::is_some);
     let volatile = accesses.iter().flatten().any(|&(_, volatile)| volatile);
     let synthetic = std::iter::repeat_n(None, synthetic::COUNT as usize);
     let plain: Vec<Option<Plain>> = synthetic.chain(forms.iter().map(plain)).collect();
     for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
         if function.is_entry {
-            let converging = exchange::places(function, ops, &plain);
-            let yielding = if shared { hasty_stores(function, ops, &accesses) } else { Vec::new() };
+            let (converging, yielding) = places(function, ops, &plain, &accesses);
             if !(converging.is_empty() && yielding.is_empty()) {
                 wait_before(function, &converging, &yielding);
             }
@@ -111,6 +108,34 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
             align_lanes(function, ops, &accesses);
         }
     }
+}
+
+/// Statements before which lanes wait for each other, and those before which a thread lets others go first. Mostly none.
+fn places(
+    function: &Function,
+    ops: &[Op],
+    plain: &[Option<Plain>],
+    accesses: &[Option<(Access, bool)>],
+) -> (BTreeSet<usize>, Vec<usize>) {
+    let exchange = exchange::is_worth_it(function, plain);
+    let shared = |access: Access| {
+        let of = |i: &Instruction| accesses[i.form.0.checked_sub(synthetic::COUNT)? as usize];
+        address::instructions(function).any(|(_, i)| of(i).is_some_and(|(a, _)| a == access))
+    };
+    let hasty = shared(Access::Load) && shared(Access::Store);
+    if !exchange && !hasty {
+        return (BTreeSet::new(), Vec::new());
+    }
+    let flow = Flow::new(function, ops);
+    let mut addresses =
+        exchange::is_small(function, plain, &flow).then(|| Addresses::new(function, ops)).flatten();
+    let converging = match &mut addresses {
+        Some(addresses) if exchange => exchange::places(function, ops, plain, &flow, addresses),
+        _ => BTreeSet::new(),
+    };
+    let yielding =
+        if hasty { hasty::stores(function, ops, accesses, &flow, addresses.as_mut()) } else { Vec::new() };
+    (converging, yielding)
 }
 
 /// Puts waiting in front of statements.
@@ -130,80 +155,6 @@ fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: 
         }
         function.body.push(statement);
     }
-}
-
-/// A variable of the block, by its name and offset, if that is what the instruction reads or writes.
-fn variable(
-    instruction: &Instruction,
-    accesses: &[Option<(Access, bool)>],
-) -> Option<(Access, (Symbol, i64))> {
-    let form = instruction.form.0.checked_sub(synthetic::COUNT)?;
-    let (access, _) = accesses[form as usize]?;
-    let address = instruction.operands.get(if access == Access::Load { 1 } else { 0 })?;
-    match *address {
-        Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
-            Some((access, (symbol, offset)))
-        }
-        _ => None,
-    }
-}
-
-/// Statements that write a variable of the block which may have been read since the last barrier, by another thread than writes it.
-fn hasty_stores(function: &Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> Vec<usize> {
-    let mut known: Vec<(Symbol, i64)> = Vec::new();
-    for statement in &function.body {
-        if let Statement::Instruction(instruction) = statement
-            && let Some((Access::Load, place)) = variable(instruction, accesses)
-            && !known.contains(&place)
-            && known.len() < 64
-        {
-            known.push(place);
-        }
-    }
-    if known.is_empty() {
-        return Vec::new();
-    }
-    let flow = Flow::new(function, ops);
-    let single = Single::find(function, ops, &flow);
-    // What has been read when each block begins; a bit for each variable.
-    let mut read = vec![0u64; flow.blocks.len()];
-    let mut stores = Vec::new();
-    let mut changed = true;
-    while changed {
-        changed = false;
-        stores.clear();
-        for (index, block) in flow.blocks.iter().enumerate() {
-            let mut now = read[index];
-            // What has been read here by one thread alone: it may write that at once.
-            let mut alone = 0;
-            for at in block.first..block.end {
-                let Statement::Instruction(instruction) = &function.body[at] else { continue };
-                if matches!(ops[instruction.form.0 as usize], Op::Bar { .. }) && instruction.guard.is_none() {
-                    (now, alone) = (0, 0);
-                }
-                let Some((access, place)) = variable(instruction, accesses) else { continue };
-                let Some(bit) = known.iter().position(|&k| k == place) else { continue };
-                match access {
-                    Access::Load if single.executes(index, instruction) => alone |= 1 << bit,
-                    Access::Load => now |= 1 << bit,
-                    Access::Store => {
-                        let by_all = now >> bit & 1 != 0;
-                        if by_all || alone >> bit & 1 != 0 && !single.executes(index, instruction) {
-                            stores.push(at);
-                        }
-                        now &= !(1 << bit);
-                        alone &= !(1 << bit);
-                    }
-                }
-            }
-            now |= alone;
-            for &next in &block.successors {
-                changed |= now & !read[next] != 0;
-                read[next] |= now;
-            }
-        }
-    }
-    stores
 }
 
 fn align_lanes(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) {

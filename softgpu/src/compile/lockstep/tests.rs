@@ -71,6 +71,51 @@ fn values_that_go_from_lane_to_lane_are_waited_for() {
 }
 
 #[test]
+fn in_the_memory_of_a_block_lanes_load_what_a_neighbour_is_to_store() {
+    let own = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11;";
+    let shift = |between: &str, offset: u32| {
+        kernel(&format!("{own} ld.shared.u32 %r3, [%r12+{offset}]; {between} st.shared.u32 [%r12], %r3;"))
+    };
+    assert_eq!(shift("", 4), 1);
+    assert_eq!(shift("bar.sync 0;", 4), 0);
+    // The own element, and one of another part.
+    assert_eq!(shift("", 0), 0);
+    assert_eq!(shift("", 128), 0);
+    // What comes round a loop.
+    let round = |barrier: &str| {
+        kernel(&format!(
+            "{own} L: st.shared.u32 [%r12], %r3; {barrier} ld.shared.u32 %r3, [%r12+4]; setp.lt.u32 %p2, %r3, 9; @%p2 bra L;"
+        ))
+    };
+    assert_eq!(round("bar.sync 0;"), 1);
+    assert_eq!(round(""), 2);
+}
+
+#[test]
+fn a_thread_lets_others_read_what_it_writes_at_an_address_that_was_computed() {
+    let of_warp = "mov.u32 %r10, s; shr.u32 %r11, %r1, 5; shl.b32 %r11, %r11, 2; add.s32 %r12, %r10, %r11;";
+    let read = "ld.shared.u32 %r3, [s]; st.global.u32 [%rd2], %r3;";
+    assert_eq!(yields(&format!("{of_warp} {read} @%p1 st.shared.u32 [%r12], %r9;")), 1);
+    assert_eq!(yields(&format!("{of_warp} {read} bar.sync 0; @%p1 st.shared.u32 [%r12], %r9;")), 0);
+    // Each warp's own, another variable, and a part that lies at a given distance.
+    let own = "ld.shared.u32 %r3, [%r12]; add.u32 %r3, %r3, 1; st.shared.u32 [%r12], %r3;";
+    assert_eq!(yields(&format!("{of_warp} @!%p1 bra L; {own} L: bar.sync 0;")), 0);
+    let other = ".shared .align 4 .b8 other[64]; mov.u32 %r13, other; add.s32 %r14, %r13, %r11;";
+    assert_eq!(yields(&format!("{of_warp} {other} {read} @%p1 st.shared.u32 [%r14], %r9;")), 0);
+    let part = "shl.b32 %r13, %r9, 2; add.s32 %r14, %r12, %r13;";
+    assert_eq!(yields(&format!("{of_warp} {part} {read} @%p1 st.shared.u32 [%r14], %r9;")), 0);
+    // All elements in turn, then the own one; and one thread alone that makes a list of sums.
+    let all = "mov.u32 %r4, 0; L: shl.b32 %r5, %r4, 2; add.s32 %r6, %r10, %r5; ld.shared.u32 %r7, [%r6]; add.u32 %r8, %r8, %r7;
+        add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 32; @%p2 bra L;";
+    let own = "shl.b32 %r13, %r1, 2; add.s32 %r14, %r10, %r13; st.shared.u32 [%r14], %r8;";
+    assert_eq!(yields(&format!("{of_warp} {all} {own}")), 1);
+    assert_eq!(yields(&format!("{of_warp} {all} bar.sync 0; {own}")), 0);
+    let list = "mov.u32 %r4, 0; L: shl.b32 %r5, %r4, 2; add.s32 %r6, %r10, %r5; ld.shared.u32 %r7, [%r6]; add.u32 %r8, %r8, %r7;
+        st.shared.u32 [%r6], %r8; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 32; @%p2 bra L;";
+    assert_eq!(yields(&format!("{of_warp} setp.ne.u32 %p3, %r1, 0; @%p3 bra M; {list} M: bar.sync 0;")), 0);
+}
+
+#[test]
 fn a_thread_lets_others_read_first_unless_only_it_has_read() {
     let sum = "ld.shared.u32 %r3, [s]; add.u32 %r3, %r3, 1; st.shared.u32 [s], %r3;";
     let behind = |asks: &str, sum: &str| format!("{asks} @%p2 bra L; {sum} L: bar.sync 0;");
@@ -111,6 +156,12 @@ fn what_each_lane_has_for_itself_is_not_waited_for() {
         "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r3, [%rd2+4];",
         // No store before a load.
         "ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd2], %r3;",
+        // Elements with a free place behind every 32, by shifting and by dividing: two of them, exchanged.
+        "mul.lo.u32 %r3, %r1, %r9; shr.u32 %r4, %r3, 5; add.s32 %r5, %r4, %r3; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %rd1, %rd4;
+         add.s32 %r6, %r3, %r9; shr.s32 %r7, %r6, 31; shr.u32 %r8, %r7, 27; add.s32 %r10, %r6, %r8; shr.s32 %r11, %r10, 5;
+         add.s32 %r12, %r6, %r11; mul.wide.u32 %rd6, %r12, 4; add.s64 %rd7, %rd1, %rd6; ld.global.u32 %r13, [%rd5];
+         ld.global.u32 %r14, [%rd7]; st.global.u32 [%rd5], %r14; ld.global.u32 %r15, [%rd7]; add.u32 %r16, %r15, %r13;
+         st.global.u32 [%rd7], %r16;",
         // Structures of 16 bytes, and a distance that is given.
         "mul.wide.u32 %rd4, %r1, 16; add.s64 %rd5, %rd1, %rd4; st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd5+4];",
         "mul.wide.u32 %rd4, %r9, 4; add.s64 %rd5, %rd2, %rd4; st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5];",
@@ -141,6 +192,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "compact",
         "late",
         "odd_even",
+        "pipe",
         "produce",
         "scan",
         "shift",
