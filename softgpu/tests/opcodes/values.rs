@@ -237,8 +237,15 @@ impl Domain {
             Self::Small => bits % 80,
             Self::Below(limit) => bits % limit,
             Self::Bool => bits & 1,
-            Self::F16 => bits & 0xFFFF,
-            Self::Bf16 => bits & 0xFFFF,
+            Self::F16 | Self::Bf16 => match random.below(3) {
+                0 => bits & 0xFFFF,
+                // Numbers near one with few bits: their products and sums are often just between two halves, or nearly.
+                _ => {
+                    let (width, one) = if self == Self::F16 { (10, 15) } else { (7, 127) };
+                    let few = bits & bits >> 16 & mask(width) | u64::from(bits >> 32 & 3 == 0);
+                    bits & 0x8000 | (one - 7 + (bits >> 40) % 14) << width | few
+                }
+            },
             Self::F32 => match random.below(3) {
                 0 => bits & 0xFFFF_FFFF,
                 // Numbers near one, whose sums and products cancel and round.
@@ -251,7 +258,8 @@ impl Domain {
                 1 => bits & 0x800F_FFFF_FFFF_FFFF | (1000 + random.bits() % 48) << 52,
                 _ => (f64::from(bits as i32) * 0.25).to_bits(),
             },
-            Self::F16x2 | Self::Bf16x2 => bits & 0xFFFF_FFFF,
+            Self::F16x2 => Self::F16.random(random) | Self::F16.random(random) << 16,
+            Self::Bf16x2 => Self::Bf16.random(random) | Self::Bf16.random(random) << 16,
             Self::F32Within(limit) => {
                 let limit = f64::from(f32::from_bits(limit));
                 let unit = (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0;

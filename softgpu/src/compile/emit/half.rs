@@ -178,20 +178,66 @@ impl<'a> Emitter<'a, '_> {
         })
     }
 
+    /// The sum of two numbers and what is missing of it, exactly, unless it overflows (Knuth's two-sum).
+    fn two_sum(&mut self, a: Value, b: Value) -> (Value, Value) {
+        let sum = self.b.ins().fadd(a, b);
+        let of_b = self.b.ins().fsub(sum, a);
+        let of_a = self.b.ins().fsub(sum, of_b);
+        let (rest_a, rest_b) = (self.b.ins().fsub(a, of_a), self.b.ins().fsub(b, of_b));
+        (sum, self.b.ins().fadd(rest_a, rest_b))
+    }
+
+    /// Rounds to odd: of the two singles next to a number, of which one is the nearest and something is missing, the one whose
+    /// mantissa is odd. To round that to a half is as good as to round the number itself.
+    fn round_to_odd(&mut self, nearest: Value, missing: Value) -> Value {
+        let single = self.b.func.dfg.value_type(missing) == types::F32;
+        let zero = if single { self.f32const(0) } else { self.f64const(0) };
+        let (more, less) = (
+            self.b.ins().fcmp(FloatCC::GreaterThan, missing, zero),
+            self.b.ins().fcmp(FloatCC::LessThan, missing, zero),
+        );
+        let bits = self.recast(nearest, types::I32);
+        let negative = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, bits, 0);
+        let is_inexact = self.b.ins().bor(more, less);
+        // Away from zero, the bits of a number count up.
+        let inwards = self.b.ins().bxor(less, negative);
+        let (one, minus_one) = (self.iconst(types::I32, 1), self.iconst(types::I32, -1));
+        let step = self.b.ins().select(inwards, minus_one, one);
+        let moved = self.b.ins().iadd(bits, step);
+        let odd = self.b.ins().band_imm_u(bits, 1);
+        let is_odd = self.b.ins().icmp_imm_u(IntCC::NotEqual, odd, 0);
+        let kept = self.b.ins().select(is_odd, bits, moved);
+        let bits = self.b.ins().select(is_inexact, kept, bits);
+        self.recast(bits, types::F32)
+    }
+
+    /// The sum of a product and a number, of halves as singles, rounded once.
+    fn half_fma_value(&mut self, ty: Type, [a, b, c]: [Value; 3]) -> Value {
+        let odd = if lane(ty) == Type::F16 {
+            // A single has the product of two halves.
+            let product = self.b.ins().fmul(a, b);
+            let (sum, missing) = self.two_sum(product, c);
+            self.round_to_odd(sum, missing)
+        } else {
+            // A double has it: the exponents of this format are those of singles.
+            let [a, b, c] = [a, b, c].map(|value| self.b.ins().fpromote(types::F64, value));
+            let product = self.b.ins().fmul(a, b);
+            let (sum, missing) = self.two_sum(product, c);
+            let nearest = self.b.ins().fdemote(types::F32, sum);
+            let wide = self.b.ins().fpromote(types::F64, nearest);
+            let rest = self.b.ins().fsub(sum, wide);
+            let missing = self.b.ins().fadd(rest, missing);
+            self.round_to_odd(nearest, missing)
+        };
+        self.single_to_half(ty, odd, Rounding::Nearest)
+    }
+
     /// `fma`
     pub(crate) fn half_fma(&mut self, ty: Type, mode: Mode, relu: bool, o: &'a [Operand]) -> Result<()> {
-        let helper = if lane(ty) == Type::F16 {
-            helpers::half::fma_f16 as extern "C" fn(f32, f32, f32) -> u32
-        } else {
-            helpers::half::fma_bf16
-        };
         self.by_lanes(ty, o, 3, &mut |e, values| {
-            let mut wide = Vec::new();
-            for &value in values {
-                let value = e.flush_half(ty, mode.ftz, value);
-                wide.push(e.half_to_single(ty, value));
-            }
-            let value = e.half_helper(helper as usize, &wide);
+            let [a, b, c] = [0, 1, 2].map(|n| e.flush_half(ty, mode.ftz, values[n]));
+            let wide = [a, b, c].map(|value| e.half_to_single(ty, value));
+            let value = e.half_fma_value(ty, wide);
             let value = e.flush_half(ty, mode.ftz, value);
             if !mode.sat && !relu {
                 return Ok(value);
