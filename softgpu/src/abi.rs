@@ -62,7 +62,7 @@ pub struct Thread {
     /// Why the thread stopped: [`STOP_EXIT`], a trap (`>= STOP_TRAP`), or 1 + an index into
     /// [`Kernel::cuts`]. Written by compiled code.
     pub stop: u32,
-    /// Yields are due when this falls below zero. Compiled code counts it down in loops that may spin
+    /// Yields are due when this is used up. Compiled code counts it down in loops that may spin
     /// and resets it itself.
     pub fuel: i32,
     /// The last error that CUDA's device runtime told the thread, a `cudaError_t`. Only the executor uses it.

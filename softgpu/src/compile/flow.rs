@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::op::{Control, MemoryTarget, Op};
+use super::op::{Control, MbarrierOp, MemoryTarget, Op};
 use super::vars::{Home, Vars};
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, LabelId, Operand, RegId, Statement, Symbol};
+
+/// Fuel of a thread between two yields, in loops that may be waiting.
+pub(super) const FUEL: i64 = 256;
 
 /// A straight run of statements.
 #[derive(Debug, Clone, Default)]
@@ -160,7 +163,7 @@ impl Flow {
     }
 
     /// Back edges of loops that may be waiting for another thread, with how much of the thread's fuel a
-    /// turn takes: much where the loop does nothing but look.
+    /// turn takes: much where the loop does nothing but look, and all of it where it looks at a barrier, which nobody does but to wait.
     pub(super) fn waiting_edges(
         &self,
         function: &Function,
@@ -182,13 +185,26 @@ impl Flow {
             if !members.iter().any(|&m| observing[m]) {
                 continue;
             }
-            let works = members.iter().flat_map(|&m| instructions(function, &self.blocks[m])).any(|i| {
-                matches!(
-                    ops[i.form.0 as usize],
-                    Op::St { place: MemoryTarget::Generic | MemoryTarget::Local, .. } | Op::Call
-                )
+            let any = |is: fn(&Op) -> bool| {
+                let all = members.iter().flat_map(|&m| instructions(function, &self.blocks[m]));
+                all.into_iter().any(|i| is(&ops[i.form.0 as usize]))
+            };
+            let works = any(|op| {
+                matches!(op, Op::St { place: MemoryTarget::Generic | MemoryTarget::Local, .. } | Op::Call)
             });
-            edges.insert(edge, if works { 1 } else { 8 });
+            // A loop that also arrives does something in each turn.
+            let looks_at_barrier = || {
+                any(|op| matches!(op, Op::Mbarrier { op: MbarrierOp::Test { .. }, .. }))
+                    && !any(|op| matches!(op, Op::Mbarrier { op: MbarrierOp::Arrive { .. }, .. }))
+            };
+            edges.insert(
+                edge,
+                match works {
+                    true => 1,
+                    false if looks_at_barrier() => FUEL,
+                    false => 8,
+                },
+            );
         }
         edges
     }

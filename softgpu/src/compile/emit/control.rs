@@ -8,13 +8,10 @@ use cranelift_codegen::isa::CallConv;
 
 use super::{Emitter, Result, class, signature_of, trusted};
 use crate::abi;
-use crate::compile::flow::branch_targets;
+use crate::compile::flow::{FUEL, branch_targets};
 use crate::compile::vars::{Home, is_scalar};
 use crate::compile::{Builtin, TableEntry};
 use rgpu_image::ptx::ast::{Instruction, LabelId, Operand, Symbol, Type, Variable};
-
-/// Fuel of a thread between two yields.
-const FUEL: i64 = 256;
 
 impl<'a> Emitter<'a, '_> {
     /// The block that a branch operand names.
@@ -59,7 +56,7 @@ impl<'a> Emitter<'a, '_> {
             let fuel = self.b.ins().load(types::I32, trusted(), self.thread, at);
             let left = self.add_const(fuel, -weight);
             self.b.ins().store(trusted(), left, self.thread, at);
-            let empty = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, left, 0);
+            let empty = self.b.ins().icmp_imm_s(IntCC::SignedLessThanOrEqual, left, 0);
             let go = self.blocks[target];
             self.b.ins().brif(empty, stop, &[], go, &[]);
             self.b.switch_to_block(stop);

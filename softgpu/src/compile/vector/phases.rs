@@ -60,7 +60,7 @@ pub(super) struct Phases {
 /// All copies together have at most so many instructions.
 const MOST_INSTRUCTIONS: usize = 3000;
 /// And so many copies there are at most.
-const MOST_COPIES: usize = 24;
+const MOST_COPIES: usize = 64;
 /// The most groups that a block has.
 const MOST_GROUPS: usize = abi::MAX_THREADS / LANES;
 /// The operand that names the lanes of a warp which wait for each other.
