@@ -217,7 +217,7 @@ impl MatrixBytes {
                 kind: 0,
                 shape: [s.m, s.n, s.k],
                 types: [s.a, s.b, s.c, s.d].map(|ty| position(Type::ALL, ty) as u8),
-                flags: [s.a_row, s.b_row, s.sat, wmma]
+                flags: [s.a_row, s.b_row, s.sat, wmma, s.and]
                     .iter()
                     .rev()
                     .fold(0, |all, &bit| all << 1 | u8::from(bit)),
@@ -253,6 +253,7 @@ impl MatrixBytes {
                     a_row: flag(0),
                     b_row: flag(1),
                     sat: flag(2),
+                    and: flag(4),
                 };
                 Operation::Multiply { shape, wmma: flag(3), at: Offsets { a, b, c, d } }
             }
@@ -279,7 +280,7 @@ impl MatrixBytes {
         let flag = |bit: u8| self.flags >> bit & 1 == 1;
         let ty = |index: usize| Type::ALL.get(usize::from(self.types[index])).copied();
         let (a, b, c, d) = (ty(0)?, ty(1)?, ty(2)?, ty(3)?);
-        let shape = MatrixShape { m, n, k, a, b, c, d, a_row: true, b_row: false, sat: flag(0) };
+        let shape = MatrixShape { m, n, k, a, b, c, d, a_row: true, b_row: false, sat: flag(0), and: false };
         super::helpers::group::is_supported(&shape).then_some(Group {
             shape,
             a: flag(1).then_some(self.numbers[0] as usize),
@@ -378,6 +379,7 @@ mod tests {
             a_row: true,
             b_row: false,
             sat: true,
+            and: false,
         };
         let at = Offsets { a: 16, b: 32, c: 64, d: 128 };
         let reference = |kind, target| Reference { offset: 2, kind, target, addend: -4 };
@@ -390,7 +392,7 @@ mod tests {
             matrix_ops: vec![
                 Operation::Multiply { shape, wmma: true, at },
                 Operation::Multiply {
-                    shape: MatrixShape { b_row: true, sat: false, ..shape },
+                    shape: MatrixShape { b_row: true, sat: false, and: true, ..shape },
                     wmma: false,
                     at,
                 },
@@ -409,6 +411,7 @@ mod tests {
                     a_row: true,
                     b_row: false,
                     sat: true,
+                    and: false,
                 },
                 a: Some(16),
                 d: 64,

@@ -195,6 +195,8 @@ pub(super) struct MatrixShape {
     pub a_row: bool,
     pub b_row: bool,
     pub sat: bool,
+    /// For single bits: what is counted are the bits that both have, and not those that one has.
+    pub and: bool,
 }
 
 /// Which fragment `wmma.load` and `wmma.store` move.

@@ -19,8 +19,28 @@ fn encode(ty: &str, value: i64) -> Vec<u8> {
     }
 }
 
-fn size(ty: &str) -> usize {
-    encode(ty, 0).len()
+/// How many bits an element takes.
+fn bits(ty: &str) -> usize {
+    match ty {
+        "b1" => 1,
+        "s4" | "u4" => 4,
+        _ => 8 * encode(ty, 0).len(),
+    }
+}
+
+/// Elements one after another, the first ones in the low bits.
+fn pack(ty: &str, values: impl Iterator<Item = i64>) -> Vec<u8> {
+    let bits = bits(ty);
+    if bits >= 8 {
+        return values.flat_map(|value| encode(ty, value)).collect();
+    }
+    let values: Vec<u8> = values.map(|value| value as u8 & ((1 << bits) - 1)).collect();
+    values.chunks(8 / bits).map(|byte| byte.iter().rev().fold(0, |all, value| all << bits | value)).collect()
+}
+
+/// How elements are multiplied, as the opcode says it.
+fn products(ty: &str) -> &'static [&'static str] {
+    if ty == "b1" { &[".xor.popc", ".and.popc"] } else { &[""] }
 }
 
 /// A matrix of small integers.
@@ -34,6 +54,9 @@ impl Matrix {
         let mut element = || match ty {
             "s8" => random.below(256) as i64 - 128,
             "u8" => random.below(256) as i64,
+            "s4" => random.below(16) as i64 - 8,
+            "u4" => random.below(16) as i64,
+            "b1" => random.below(2) as i64,
             _ => random.below(9) as i64 - 4,
         };
         Self { columns, elements: (0..rows * columns).map(|_| element()).collect() }
@@ -44,11 +67,13 @@ impl Matrix {
     }
 
     /// `self * b + c`
-    fn multiply(&self, b: &Self, c: &Self) -> Self {
+    fn multiply(&self, b: &Self, c: &Self, product: &str) -> Self {
+        let product = |a: i64, b: i64| if product == ".xor.popc" { a ^ b } else { a * b };
         let rows = self.elements.len() / self.columns;
         let element = |i: usize| {
             let (row, column) = (i / b.columns, i % b.columns);
-            c.at(row, column) + (0..self.columns).map(|k| self.at(row, k) * b.at(k, column)).sum::<i64>()
+            c.at(row, column)
+                + (0..self.columns).map(|k| product(self.at(row, k), b.at(k, column))).sum::<i64>()
         };
         Self { columns: b.columns, elements: (0..rows * b.columns).map(element).collect() }
     }
@@ -57,18 +82,12 @@ impl Matrix {
     fn bytes(&self, ty: &str, by_rows: bool, stride: usize) -> Vec<u8> {
         let rows = self.elements.len() / self.columns;
         let (outer, inner) = if by_rows { (rows, self.columns) } else { (self.columns, rows) };
-        let mut bytes = Vec::new();
-        for o in 0..outer {
-            for i in 0..stride {
-                let value = match (i < inner, by_rows) {
-                    (false, _) => 0,
-                    (true, true) => self.at(o, i),
-                    (true, false) => self.at(i, o),
-                };
-                bytes.extend(encode(ty, value));
-            }
-        }
-        bytes
+        let element = |o: usize, i: usize| match (i < inner, by_rows) {
+            (false, _) => 0,
+            (true, true) => self.at(o, i),
+            (true, false) => self.at(i, o),
+        };
+        pack(ty, (0..outer).flat_map(|o| (0..stride).map(move |i| element(o, i))))
     }
 }
 
@@ -96,10 +115,13 @@ const WMMA: &[Wmma] = &[
     ((32, 8, 16), ["s32", "s8", "s8", "s32"], [4, 1, 8, 8]),
     ((8, 32, 16), ["s32", "s8", "s8", "s32"], [1, 4, 8, 8]),
     ((8, 8, 4), ["f64", "f64", "f64", "f64"], [1, 1, 2, 2]),
+    ((8, 8, 32), ["s32", "s4", "s4", "s32"], [1, 1, 2, 2]),
+    ((8, 8, 32), ["s32", "u4", "u4", "s32"], [1, 1, 2, 2]),
+    ((8, 8, 128), ["s32", "b1", "b1", "s32"], [1, 1, 2, 2]),
 ];
 
-/// The opcodes of one `wmma` with given layouts and space.
-fn wmma_opcodes(kind: &Wmma, by_rows: [bool; 4], space: &str) -> [String; 5] {
+/// The opcodes of one `wmma` with given layouts, space and product.
+fn wmma_opcodes(kind: &Wmma, by_rows: [bool; 4], space: &str, product: &str) -> [String; 5] {
     let ((m, n, k), [d, a, b, c], _) = kind;
     let layout = by_rows.map(|rows| if rows { "row" } else { "col" });
     let shape = format!("m{m}n{n}k{k}");
@@ -109,18 +131,20 @@ fn wmma_opcodes(kind: &Wmma, by_rows: [bool; 4], space: &str) -> [String; 5] {
         format!("wmma.load.a.sync.aligned.{}.{shape}{space}.{a}", layout[0]),
         format!("wmma.load.b.sync.aligned.{}.{shape}{space}.{b}", layout[1]),
         format!("wmma.load.c.sync.aligned.{}.{shape}{space}.{c}", layout[2]),
-        format!("wmma.mma.sync.aligned.{}.{}.{shape}.{types}", layout[0], layout[1]),
+        format!("wmma.mma{product}.sync.aligned.{}.{}.{shape}.{types}", layout[0], layout[1]),
         format!("wmma.store.d.sync.aligned.{}.{shape}{space}.{d}", layout[3]),
     ]
 }
 
-fn wmma(kind: &Wmma, by_rows: [bool; 4], space: &str) {
+fn wmma(kind: &Wmma, by_rows: [bool; 4], space: &str, product: &str) {
     let ((m, n, k), [dt, at, bt, ct], counts) = *kind;
     let mut random = Random((m * 31 + n * 7 + k) as u64);
     let (a, b) = (Matrix::random(m, k, at, &mut random), Matrix::random(k, n, bt, &mut random));
     let c = Matrix::random(m, n, ct, &mut random);
-    let d = a.multiply(&b, &c);
-    let stride = |rows: usize, columns: usize, by_rows: bool| if by_rows { columns + 16 } else { rows + 16 };
+    let d = a.multiply(&b, &c, product);
+    // Where elements are less than a byte, rows begin with whole blocks of 16 bytes.
+    let more = if bits(at) < 8 { 128 / bits(at) } else { 16 };
+    let stride = |rows: usize, columns: usize, by_rows: bool| more + if by_rows { columns } else { rows };
     let strides = [
         stride(m, k, by_rows[0]),
         stride(k, n, by_rows[1]),
@@ -133,7 +157,7 @@ fn wmma(kind: &Wmma, by_rows: [bool; 4], space: &str) {
         c.bytes(ct, by_rows[2], strides[2]),
     ];
     let result = d.bytes(dt, by_rows[3], strides[3]);
-    let opcodes = wmma_opcodes(kind, by_rows, space);
+    let opcodes = wmma_opcodes(kind, by_rows, space, product);
     let register = |ty: &str| match ty {
         "f32" => ".f32",
         "f64" => ".f64",
@@ -181,7 +205,7 @@ fn wmma(kind: &Wmma, by_rows: [bool; 4], space: &str) {
     let prelude = format!(".shared .align 32 .b8 place[{}];", total + result.len());
     // Between rows nothing is written.
     let written = Matrix { columns: d.columns, elements: vec![1; m * n] }.bytes(dt, by_rows[3], strides[3]);
-    let width = size(dt);
+    let width = bits(dt) / 8;
     let got = launch(&prelude, &body, &parts.concat(), result.len());
     for (index, (got, want)) in got.chunks(width).zip(result.chunks(width)).enumerate() {
         let inside = written[index * width..][..width].iter().any(|b| *b != 0);
@@ -208,21 +232,32 @@ fn launch(prelude: &str, body: &str, input: &[u8], output: usize) -> Vec<u8> {
 
 const ROW: bool = true;
 const COLUMN: bool = false;
-const LAYOUTS: [[bool; 4]; 3] =
-    [[ROW, COLUMN, ROW, ROW], [COLUMN, ROW, COLUMN, ROW], [ROW, ROW, ROW, COLUMN]];
+const LAYOUTS: [[bool; 4]; 4] = [
+    [ROW, COLUMN, ROW, ROW],
+    [ROW, COLUMN, COLUMN, COLUMN],
+    [COLUMN, ROW, COLUMN, ROW],
+    [ROW, ROW, ROW, COLUMN],
+];
 
-/// What is executed: kinds, layouts, spaces. Doubles and tf32 in all layouts, too.
-fn wmma_runs() -> Vec<(&'static Wmma, [bool; 4], &'static str)> {
-    let spaces = ["", ".global", ".shared"];
-    WMMA.iter()
-        .flat_map(|kind| LAYOUTS.iter().flat_map(move |l| spaces.map(|space| (kind, *l, space))))
-        .collect()
+/// What is executed: kinds, layouts, spaces, products. Doubles and tf32 in all layouts, too; of less than a byte there is only one for
+/// each factor.
+fn wmma_runs() -> Vec<(&'static Wmma, [bool; 4], &'static str, &'static str)> {
+    let mut runs = Vec::new();
+    for kind in WMMA {
+        let ty = kind.1[1];
+        for by_rows in LAYOUTS.iter().filter(|l| bits(ty) >= 8 || l[..2] == [ROW, COLUMN]) {
+            for space in ["", ".global", ".shared"] {
+                runs.extend(products(ty).iter().map(|product| (kind, *by_rows, space, *product)));
+            }
+        }
+    }
+    runs
 }
 
 #[test]
 fn wmma_multiplies_matrices() {
-    for (kind, by_rows, space) in wmma_runs() {
-        wmma(kind, by_rows, space);
+    for (kind, by_rows, space, product) in wmma_runs() {
+        wmma(kind, by_rows, space, product);
     }
 }
 
@@ -245,11 +280,19 @@ const MMA: &[Mma] = &[
     ((16, 8, 16), ["s32", "u8", "s8", "s32"]),
     ((16, 8, 32), ["s32", "s8", "s8", "s32"]),
     ((16, 8, 32), ["s32", "u8", "u8", "s32"]),
+    ((8, 8, 32), ["s32", "s4", "s4", "s32"]),
+    ((8, 8, 32), ["s32", "u4", "s4", "s32"]),
+    ((16, 8, 32), ["s32", "s4", "u4", "s32"]),
+    ((16, 8, 64), ["s32", "u4", "u4", "s32"]),
+    ((16, 8, 64), ["s32", "s4", "s4", "s32"]),
+    ((8, 8, 128), ["s32", "b1", "b1", "s32"]),
+    ((16, 8, 128), ["s32", "b1", "b1", "s32"]),
+    ((16, 8, 256), ["s32", "b1", "b1", "s32"]),
 ];
 
 /// How many elements along k stand together in a register.
 fn together(ty: &str) -> usize {
-    (4 / size(ty)).max(1)
+    (32 / bits(ty)).max(1)
 }
 
 /// Row and column of element `i` of the left factor. Registers go down the rows first (8 further), then
@@ -272,27 +315,23 @@ fn place_c(group: usize, place: usize, i: usize) -> (usize, usize) {
     (group + 8 * (i / 2), place * 2 + i % 2)
 }
 
-fn mma_opcode(((m, n, k), [d, a, b, c]): &Mma) -> String {
-    format!("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d}.{a}.{b}.{c}")
+fn mma_opcode(((m, n, k), [d, a, b, c]): &Mma, product: &str) -> String {
+    format!("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d}.{a}.{b}.{c}{product}")
 }
 
-fn mma(kind: &Mma) {
+fn mma(kind: &Mma, product: &str) {
     let ((m, n, k), [dt, at, bt, ct]) = *kind;
     let mut random = Random((m * 31 + n * 7 + k + at.len()) as u64);
     let (a, b) = (Matrix::random(m, k, at, &mut random), Matrix::random(k, n, bt, &mut random));
     let c = Matrix::random(m, n, ct, &mut random);
-    let d = a.multiply(&b, &c);
-    let words = |ty: &str, elements: usize| elements / 32 * size(ty) / if ty == "f64" { 8 } else { 4 };
+    let d = a.multiply(&b, &c, product);
+    let words = |ty: &str, elements: usize| elements / 32 * bits(ty) / if ty == "f64" { 64 } else { 32 };
     let counts = [words(at, m * k), words(bt, k * n), words(ct, m * n), words(dt, m * n)];
     // Each lane's fragments, one after another.
     let fragment =
         |matrix: &Matrix, ty: &str, place: &dyn Fn(usize, usize, usize) -> (usize, usize), lane: usize| {
-            (0..matrix.elements.len() / 32)
-                .flat_map(|i| {
-                    let (row, column) = place(lane / 4, lane % 4, i);
-                    encode(ty, matrix.at(row, column))
-                })
-                .collect::<Vec<u8>>()
+            let elements = (0..matrix.elements.len() / 32).map(|i| place(lane / 4, lane % 4, i));
+            pack(ty, elements.map(|(row, column)| matrix.at(row, column)))
         };
     let (mut input, mut output) = (Vec::new(), Vec::new());
     for lane in 0..32 {
@@ -322,7 +361,7 @@ fn mma(kind: &Mma) {
             offset += bytes;
         }
     }
-    let opcode = mma_opcode(kind);
+    let opcode = mma_opcode(kind, product);
     let [ra, rb, rc, rd] =
         [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(name, i)| registers(name, counts[i]));
     writeln!(body, "{opcode} {rd}, {ra}, {rb}, {rc};").unwrap();
@@ -333,9 +372,13 @@ fn mma(kind: &Mma) {
     assert_eq!(got, output, "{opcode}");
 }
 
+fn mma_runs() -> Vec<(&'static Mma, &'static str)> {
+    MMA.iter().flat_map(|kind| products(kind.1[1]).iter().map(move |product| (kind, *product))).collect()
+}
+
 #[test]
 fn mma_multiplies_fragments() {
-    MMA.iter().for_each(mma);
+    mma_runs().into_iter().for_each(|(kind, product)| mma(kind, product));
 }
 
 /// Moving 8×8 matrices of 16-bit elements between shared memory and fragments.
@@ -388,8 +431,9 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The opcodes that the tests of this file execute, besides those of the cases.
 pub(crate) fn opcodes() -> Vec<String> {
-    let wmma = wmma_runs().into_iter().flat_map(|(kind, by_rows, space)| wmma_opcodes(kind, by_rows, space));
-    wmma.chain(MMA.iter().map(mma_opcode)).collect()
+    let wmma =
+        wmma_runs().into_iter().flat_map(|(kind, by_rows, space, p)| wmma_opcodes(kind, by_rows, space, p));
+    wmma.chain(mma_runs().into_iter().map(|(kind, product)| mma_opcode(kind, product))).collect()
 }
 
 #[test]

@@ -78,13 +78,23 @@ impl Reader {
         let (d, a, b, c) = (self.ty()?, self.ty()?, self.ty()?, self.ty()?);
         self.plain_rounding()?;
         let sat = self.other("satfinite");
-        let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat };
+        let and = self.counted_bits(a)?;
+        let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, and };
         crate::compile::emit::matrix::is_supported_mma(&shape).then_some(Op::Mma { shape })
     }
 
     /// Products are rounded to nearest, said or not.
     fn plain_rounding(&mut self) -> Option<()> {
         matches!(self.form.rounding.take(), None | Some(Rounding::Nearest)).then_some(())
+    }
+
+    /// Whether products of single bits are those that both have (`.and.popc`), or that one has (`.xor.popc`).
+    fn counted_bits(&mut self, ty: Type) -> Option<bool> {
+        if ty != Type::B1 {
+            return Some(false);
+        }
+        let and = self.one_of(&[("and", true), ("xor", false)])?;
+        self.other("popc").then_some(and)
     }
 
     /// `wmma`
@@ -101,7 +111,8 @@ impl Reader {
             };
             self.plain_rounding()?;
             let sat = self.other("satfinite");
-            let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat };
+            let and = self.counted_bits(a)?;
+            let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, and };
             return crate::compile::emit::matrix::is_supported_wmma(&shape).then_some(Op::WmmaMma { shape });
         }
         let load = self.other("load");
@@ -118,7 +129,8 @@ impl Reader {
             _ => return None,
         };
         let ty = self.ty()?;
-        let shape = MatrixShape { m, n, k, a: ty, b: ty, c: ty, d: ty, a_row: row, b_row: row, sat: false };
+        let (a_row, b_row) = (row, row);
+        let shape = MatrixShape { m, n, k, a: ty, b: ty, c: ty, d: ty, a_row, b_row, sat: false, and: false };
         if !crate::compile::emit::matrix::is_supported_fragment(fragment, &shape) {
             return None;
         }

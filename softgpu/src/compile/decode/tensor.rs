@@ -160,7 +160,7 @@ impl Reader {
         let (m, n, k) = self.shape()?;
         let (d, a, b) = (self.ty()?, self.ty()?, self.ty()?);
         let sat = self.other("satfinite");
-        let shape = MatrixShape { m, n, k, a, b, c: d, d, a_row: true, b_row: false, sat };
+        let shape = MatrixShape { m, n, k, a, b, c: d, d, a_row: true, b_row: false, sat, and: false };
         group::is_supported(&shape).then_some(Op::Wgmma { shape })
     }
 }

@@ -30,11 +30,15 @@ pub(crate) fn is_supported_wmma(shape: &MatrixShape) -> bool {
 pub(crate) fn is_supported_fragment(fragment: Fragment, shape: &MatrixShape) -> bool {
     use Type::*;
     match fragment {
+        // Several elements in a word follow each other along k.
+        Fragment::A | Fragment::B if matrix::unit(shape.a).1 > 1 => {
+            matrix::wmma_shape_exists(shape, shape.a) && shape.a_row == (fragment == Fragment::A)
+        }
         Fragment::A | Fragment::B => matrix::wmma_shape_exists(shape, shape.a),
         Fragment::C | Fragment::D => match shape.c {
             F16 => matrix::wmma_shape_exists(shape, F16),
             F32 => [F16, Bf16, Tf32].iter().any(|&ty| matrix::wmma_shape_exists(shape, ty)),
-            S32 => matrix::wmma_shape_exists(shape, S8),
+            S32 => [S8, S4, B1].iter().any(|&ty| matrix::wmma_shape_exists(shape, ty)),
             F64 => matrix::wmma_shape_exists(shape, F64),
             _ => false,
         },
@@ -255,11 +259,12 @@ impl<'a> Emitter<'a, '_> {
         Ok(self.aligned(base, address, size))
     }
 
-    /// The distance between rows (or columns) in elements.
-    fn stride(&mut self, operand: Option<&Operand>, default: u32) -> Result<Value> {
+    /// The distance between rows (or columns), of which the operand tells the elements, so many of which stand together.
+    fn stride(&mut self, operand: Option<&Operand>, default: u32, together: u32) -> Result<Value> {
         match operand {
             Some(operand) => {
                 let stride = self.src(operand, Type::U32)?;
+                let stride = self.b.ins().ushr_imm_u(stride, i64::from(together.trailing_zeros()));
                 Ok(self.b.ins().uextend(types::I64, stride))
             }
             None => Ok(self.iconst(types::I64, i64::from(default))),
@@ -287,13 +292,18 @@ impl<'a> Emitter<'a, '_> {
             Fragment::B => matrix::wmma_b(&shape),
             Fragment::C | Fragment::D => matrix::wmma_c(&shape, shape.c),
         };
-        let ty = Self::memory_type(shape.a);
+        let (unit, together) = match fragment {
+            Fragment::A | Fragment::B => matrix::unit(shape.a),
+            Fragment::C | Fragment::D => (shape.a, 1),
+        };
+        let ty = Self::memory_type(unit);
+        let shape = MatrixShape { k: shape.k / together, ..shape };
         let (rows, columns) = Self::dimensions(fragment, &shape);
         let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         let source = self.operand(o, 1)?;
         // Each element is looked at by itself.
         let target = self.unseen(|e| e.target_of(place, source, 1))?;
-        let stride = self.stride(o.get(2), if row { columns } else { rows })?;
+        let stride = self.stride(o.get(2), if row { columns } else { rows }, together)?;
         let each = rows * columns / abi::WARP as u32;
         let mut values = Vec::new();
         for index in 0..each {
@@ -346,7 +356,7 @@ impl<'a> Emitter<'a, '_> {
         let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         let destination = self.operand(o, 0)?;
         let target = self.unseen(|e| e.target_of(place, destination, 1))?;
-        let stride = self.stride(o.get(2), if row { columns } else { rows })?;
+        let stride = self.stride(o.get(2), if row { columns } else { rows }, 1)?;
         let registers = self.vector(self.operand(o, 1)?);
         let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
         if registers.len() as u32 * word.bytes() != spread.words as u32 * 4 {

@@ -78,6 +78,16 @@ pub(crate) struct Spreads {
     pub d: Spread,
 }
 
+/// What fragments and memory keep elements of A and B in, and how many are in one: elements of less than a byte stand in words, along
+/// k.
+pub(crate) fn unit(ty: Type) -> (Type, u32) {
+    match ty {
+        Type::U4 | Type::S4 => (Type::B32, 8),
+        Type::B1 => (Type::B32, 32),
+        ty => (ty, 1),
+    }
+}
+
 /// How many elements of a type a word holds.
 fn per_word(ty: Type) -> usize {
     (32 / ty.bits().min(32)) as usize
@@ -100,11 +110,15 @@ pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
     if !shape.a_row || shape.b_row || shape.n != 8 {
         return None;
     }
-    let (m, k) = (shape.m as usize, shape.k as usize);
+    let (of_a, each) = unit(shape.a);
+    let (m, k) = (shape.m as usize, (shape.k / each) as usize);
     let half_like = shape.a == shape.b && matches!(shape.a, F16 | Bf16);
     let byte_like = matches!(shape.a, U8 | S8) && matches!(shape.b, U8 | S8);
+    let nibble_like = matches!(shape.a, U4 | S4) && matches!(shape.b, U4 | S4);
+    let bits = shape.a == B1 && shape.b == B1;
     // Consecutive elements of k in one register, and how many of them.
     let run = match (m, k) {
+        (8, 4) | (16, 4 | 8) if nibble_like || bits => 1,
         (16, 8 | 16) if half_like => 2,
         (16, 4 | 8) if shape.a == Tf32 && shape.b == Tf32 => 1,
         (16, 16 | 32) | (8, 16) if byte_like => 4,
@@ -114,21 +128,22 @@ pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
     let sums = match shape.a {
         F16 => matches!((shape.c, shape.d), (F16, F16) | (F32, F32)),
         Bf16 | Tf32 => (shape.c, shape.d) == (F32, F32),
-        U8 | S8 => (shape.c, shape.d) == (S32, S32),
+        U8 | S8 | U4 | S4 | B1 => (shape.c, shape.d) == (S32, S32),
         _ => (shape.c, shape.d) == (F64, F64),
     };
-    if !sums || shape.sat && !byte_like {
+    if !sums || shape.sat && !(byte_like || nibble_like) || shape.and && !bits {
         return None;
     }
     // Along k, four lanes hold a run each; the next four runs are the next register.
     let along = 4 * run;
     let groups = m / 8;
-    let a = Spread::new(shape.a, m, k, words(shape.a, m * k / WARP), |r, c| {
+    let a = Spread::new(of_a, m, k, words(of_a, m * k / WARP), |r, c| {
         let lane = (r % 8) * 4 + c % along / run;
         let register = (c / along) * groups + r / 8;
         (lane, register * run + c % run)
     });
-    let b = Spread::new(shape.b, k, 8, words(shape.b, k * 8 / WARP), |r, c| {
+    let (of_b, _) = unit(shape.b);
+    let b = Spread::new(of_b, k, 8, words(of_b, k * 8 / WARP), |r, c| {
         (c * 4 + r % along / run, (r / along) * run + r % run)
     });
     Some(Spreads { a, b, c: accumulator(shape.c, m), d: accumulator(shape.d, m) })
@@ -142,12 +157,14 @@ fn wmma_operand_words(ty: Type, elements: usize) -> usize {
 
 /// The layout of a fragment of A (m by k).
 pub(crate) fn wmma_a(shape: &MatrixShape) -> Spread {
-    Spread::consecutive(shape.a, shape.m, shape.k, wmma_operand_words(shape.a, (shape.m * shape.k) as usize))
+    let ((ty, each), words) = (unit(shape.a), wmma_operand_words(shape.a, (shape.m * shape.k) as usize));
+    Spread::consecutive(ty, shape.m, shape.k / each, words)
 }
 
 /// The layout of a fragment of B (k by n).
 pub(crate) fn wmma_b(shape: &MatrixShape) -> Spread {
-    Spread::consecutive(shape.b, shape.k, shape.n, wmma_operand_words(shape.b, (shape.k * shape.n) as usize))
+    let ((ty, each), words) = (unit(shape.b), wmma_operand_words(shape.b, (shape.k * shape.n) as usize));
+    Spread::consecutive(ty, shape.k / each, shape.n, words)
 }
 
 /// The layout of an accumulator (m by n) of this type.
@@ -163,6 +180,8 @@ pub(crate) fn wmma_shape_exists(shape: &MatrixShape, ty: Type) -> bool {
         (16, 16, 16) | (32, 8, 16) | (8, 32, 16) => matches!(ty, F16 | Bf16 | U8 | S8),
         (16, 16, 8) => ty == Tf32,
         (8, 8, 4) => ty == F64,
+        (8, 8, 32) => matches!(ty, U4 | S4),
+        (8, 8, 128) => ty == B1,
         _ => false,
     }
 }
@@ -173,11 +192,20 @@ pub(crate) fn wmma(shape: &MatrixShape) -> Option<Spreads> {
     let sums = match shape.a {
         F16 => matches!(shape.c, F16 | F32) && matches!(shape.d, F16 | F32),
         Bf16 | Tf32 => (shape.c, shape.d) == (F32, F32),
-        U8 | S8 => (shape.c, shape.d) == (S32, S32),
+        U8 | S8 | U4 | S4 | B1 => (shape.c, shape.d) == (S32, S32),
         F64 => (shape.c, shape.d) == (F64, F64),
         _ => false,
     };
-    if shape.a != shape.b || !sums || !wmma_shape_exists(shape, shape.a) || shape.sat && shape.d != S32 {
+    let bits = shape.a == B1;
+    if shape.a != shape.b || !sums || !wmma_shape_exists(shape, shape.a) {
+        return None;
+    }
+    // Several elements in a word follow each other along k.
+    let in_words = unit(shape.a).1 > 1;
+    if in_words && (!shape.a_row || shape.b_row)
+        || shape.sat && (shape.d != S32 || bits)
+        || shape.and && !bits
+    {
         return None;
     }
     Some(Spreads { a: wmma_a(shape), b: wmma_b(shape), c: wmma_c(shape, shape.c), d: wmma_c(shape, shape.d) })
@@ -218,6 +246,19 @@ pub(super) fn integer(ty: Type, bits: u64) -> i64 {
         Type::S8 => i64::from(bits as i8),
         Type::U8 => i64::from(bits as u8),
         _ => i64::from(bits as i32),
+    }
+}
+
+/// The sum of the products of the elements in two words.
+fn product_of_words(shape: &MatrixShape, a: u32, b: u32) -> i64 {
+    let nibble = |ty: Type, word: u32, n: u32| match ty {
+        Type::S4 => i64::from((word << (28 - 4 * n)) as i32 >> 28),
+        _ => i64::from(word >> (4 * n) & 0xf),
+    };
+    match shape.a {
+        Type::B1 if shape.and => (a & b).count_ones().into(),
+        Type::B1 => (a ^ b).count_ones().into(),
+        _ => (0..8).map(|n| nibble(shape.a, a, n) * nibble(shape.b, b, n)).sum(),
     }
 }
 
@@ -262,15 +303,19 @@ fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
     Box::new(move |states| {
         let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
         if shape.d == Type::S32 {
+            let in_words = unit(shape.a).1 > 1;
+            let k = k / unit(shape.a).1 as usize;
+            let element = |ty, bits: u64| if in_words { bits as i64 } else { integer(ty, bits) };
             let a: Vec<i64> =
-                (0..m * k).map(|i| integer(shape.a, spreads.a.read(states, at.a, i / k, i % k))).collect();
+                (0..m * k).map(|i| element(shape.a, spreads.a.read(states, at.a, i / k, i % k))).collect();
             let b: Vec<i64> =
-                (0..k * n).map(|i| integer(shape.b, spreads.b.read(states, at.b, i / n, i % n))).collect();
+                (0..k * n).map(|i| element(shape.b, spreads.b.read(states, at.b, i / n, i % n))).collect();
             for r in 0..m {
                 for c in 0..n {
                     let mut sum = integer(shape.c, spreads.c.read(states, at.c, r, c));
                     for i in 0..k {
-                        sum += a[r * k + i] * b[i * n + c];
+                        let (a, b) = (a[r * k + i], b[i * n + c]);
+                        sum += if in_words { product_of_words(&shape, a as u32, b as u32) } else { a * b };
                     }
                     let sum = if shape.sat { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
                     spreads.d.write(states, at.d, r, c, u64::from(sum as u32));
@@ -361,7 +406,19 @@ mod tests {
     use super::*;
 
     fn shape(m: u32, n: u32, k: u32, ty: Type, sum: Type) -> MatrixShape {
-        MatrixShape { m, n, k, a: ty, b: ty, c: sum, d: sum, a_row: true, b_row: false, sat: false }
+        MatrixShape {
+            m,
+            n,
+            k,
+            a: ty,
+            b: ty,
+            c: sum,
+            d: sum,
+            a_row: true,
+            b_row: false,
+            sat: false,
+            and: false,
+        }
     }
 
     fn place(spread: &Spread, row: usize, column: usize) -> MemoryTarget {

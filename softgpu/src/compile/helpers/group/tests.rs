@@ -3,7 +3,7 @@
 use super::*;
 
 fn shape(n: u32, k: u32, ty: Type, d: Type) -> MatrixShape {
-    MatrixShape { m: 64, n, k, a: ty, b: ty, c: d, d, a_row: true, b_row: false, sat: false }
+    MatrixShape { m: 64, n, k, a: ty, b: ty, c: d, d, a_row: true, b_row: false, sat: false, and: false }
 }
 
 #[test]
