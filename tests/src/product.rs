@@ -22,20 +22,47 @@ pub struct Product {
     directory: PathBuf,
 }
 
+/// Runs cargo in the repository.
+fn cargo(arguments: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(arguments)
+        .arg("--quiet")
+        .current_dir(examples::repository())
+        .status()
+        .context("Starting cargo")?;
+    ensure!(status.success(), "`cargo {}` failed", arguments.join(" "));
+    Ok(())
+}
+
 impl Product {
+    /// What cargo is told so that it builds the product and all tests for each other: with the same features, so that no library is
+    /// built twice.
+    pub const BUILD_WITH_TESTS: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--tests"];
+
     /// Builds the release binaries, unless `RGPU_TEST_BINARIES` names a directory that has them.
     pub fn build() -> Result<Self> {
         if let Some(directory) = std::env::var_os("RGPU_TEST_BINARIES") {
             return Self::in_directory(Path::new(&directory));
         }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet"])
-            .current_dir(examples::repository())
-            .status()
-            .context("Starting cargo")?;
-        ensure!(status.success(), "`cargo build --release` failed");
+        cargo(&["build", "--release"])?;
         Self::built()
+    }
+
+    /// Builds the binaries together with the tests, unless `RGPU_TEST_BINARIES` names a directory that has them.
+    pub fn build_with_tests() -> Result<Self> {
+        match std::env::var_os("RGPU_TEST_BINARIES") {
+            Some(directory) => Self::in_directory(Path::new(&directory)),
+            None => {
+                cargo(&Self::BUILD_WITH_TESTS)?;
+                Self::built_with_tests()
+            }
+        }
+    }
+
+    /// The binaries that were built with the tests before.
+    pub fn built_with_tests() -> Result<Self> {
+        Self::in_directory(&examples::target().join("debug"))
     }
 
     /// The release binaries that were built before.
@@ -49,6 +76,11 @@ impl Product {
         ensure!(product.rgpu().exists(), "{} is missing", product.rgpu().display());
         ensure!(product.shim().exists(), "{} is missing", product.shim().display());
         Ok(product)
+    }
+
+    /// Whether it was built with the tests, and not optimised as for people.
+    pub fn is_built_with_tests(&self) -> bool {
+        self.directory.ends_with("debug")
     }
 
     /// Where the two files lie.

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use rgpu_tests::examples;
+use rgpu_tests::product::Product;
 use rgpu_tests::toolkit::{Toolkit, Version};
 
 #[derive(Parser)]
@@ -190,6 +191,8 @@ enum Parts {
     All,
     /// What running programs through a server and in a cluster takes: no simulator or benchmarks.
     RunAndServe,
+    /// All of it and all tests, as they are built for each other: little optimised, and with assertions.
+    WithTests,
 }
 
 impl Parts {
@@ -204,6 +207,7 @@ impl Parts {
                 "--features",
                 "rgpu/serve,rgpu/broker,rgpu-client/in-process",
             ],
+            Self::WithTests => &Product::BUILD_WITH_TESTS,
         }
     }
 }

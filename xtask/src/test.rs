@@ -1,10 +1,14 @@
 //! `cargo xtask test`: everything that can be tested on this machine, and one line that counts it.
 //!
+//! The product that is tested end to end is built with the tests, and as they are: most of what both consist of is compiled once then.
+//! It is little optimised and has its assertions. `RGPU_TEST_BINARIES` names a directory with another one, such as `target/release`.
+//!
 //! Tests that fail, if they are few, run once more, one at a time and with nothing beside them. Those that pass then are counted as
 //! passed and named as unsteady: on a machine whose cores are taken away for seconds, a test of processes that talk to each other
 //! can fail without a fault. One that fails twice has failed.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
@@ -30,9 +34,12 @@ const FEW: usize = 5;
 
 /// Runs the tests whose names match, and says whether all passed.
 pub(crate) fn test(filter: &[String]) -> Result<bool> {
-    let built = build(Parts::All)?;
+    let built = build(Parts::WithTests)?;
     println!("Built in {}", seconds(built));
-    let product = Product::built()?;
+    let product = match std::env::var_os("RGPU_TEST_BINARIES") {
+        Some(directory) => Product::in_directory(Path::new(&directory))?,
+        None => Product::built_with_tests()?,
+    };
     match toolkit() {
         Ok((toolkit, _)) => compile_all(&toolkit)?,
         Err(e) => println!("Tests that need the CUDA compiler will be skipped: {e:#}"),

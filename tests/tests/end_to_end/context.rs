@@ -20,7 +20,7 @@ static OVER_DRIVER: Mutex<Option<Daemon>> = Mutex::new(None);
 pub(crate) fn product() -> Result<&'static Product> {
     static PRODUCT: OnceLock<Result<Product, String>> = OnceLock::new();
     PRODUCT
-        .get_or_init(|| Product::build().map_err(|e| format!("{e:#}")))
+        .get_or_init(|| Product::build_with_tests().map_err(|e| format!("{e:#}")))
         .as_ref()
         .map_err(|e| anyhow!("{e}"))
 }

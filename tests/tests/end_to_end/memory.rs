@@ -42,7 +42,9 @@ fn idle() -> Result<()> {
         kib(server),
         kib(main)
     );
-    ensure!(more <= 10 * MIB, "the shim costs the program {} KiB", kib(more));
+    // Code that is little optimised takes about twice the room.
+    let most = if product()?.is_built_with_tests() { 24 } else { 10 };
+    ensure!(more <= most * MIB, "the shim costs the program {} KiB", kib(more));
     ensure!(server <= 40 * MIB, "an idle application server has {} KiB", kib(server));
     ensure!(main <= 20 * MIB, "the daemon has {} KiB", kib(main));
     Ok(())
