@@ -98,9 +98,12 @@ impl Map {
             .map(|(&base, _)| base)
             .take(REMEMBERED)
             .collect();
+        let mut in_use = false;
         for base in covered {
-            if self.all.remove(&base).is_some_and(|gone| gone.freed) {
-                self.freed -= 1;
+            match self.all.remove(&base) {
+                Some(gone) if gone.freed => self.freed -= 1,
+                Some(_) => in_use = true,
+                None => {}
             }
         }
         if self.all.len() >= MOST {
@@ -110,7 +113,8 @@ impl Map {
             return false;
         }
         self.next += 1;
-        let bits = if track { Bits::new(range.size).map(Arc::new) } else { None };
+        // What is freed and allocated in a stream's order takes the place of what earlier work of the stream may still be reading.
+        let bits = if track && !in_use { Bits::new(range.size).map(Arc::new) } else { None };
         let new = Allocation { size: range.size, number: self.next, device, freed: false, bits };
         if self.all.insert(range.base, new).is_some_and(|gone| gone.freed) {
             self.freed -= 1;
@@ -234,6 +238,24 @@ mod tests {
         );
         bits.set(190, 1000);
         assert!(bits.all(128, 72));
+    }
+
+    #[test]
+    fn what_takes_the_place_of_something_in_use_counts_as_written() {
+        let mut map = Map::default();
+        let at = Range { base: 1000, size: 100 };
+        let is_tracked = |map: &Map| matches!(map.find(1000, 100), Found::Inside(_, Some(_)));
+        map.add(at, true, true);
+        assert!(is_tracked(&map));
+        let first = map.number(1000);
+        map.add(at, true, true);
+        assert!(!is_tracked(&map));
+        // The first one is freed when its stream gets there, which is too late for what came afterwards.
+        map.free(1000, first);
+        assert!(matches!(map.find(1000, 100), Found::Inside(..)));
+        map.free(1000, map.number(1000));
+        map.add(at, true, true);
+        assert!(is_tracked(&map));
     }
 
     #[test]
