@@ -456,7 +456,10 @@ impl<'a> Addresses<'a> {
     /// their numbers just as well.
     fn padded(&self, number: &Linear, padding: &Linear) -> Option<Linear> {
         let [(term, 1)] = padding.terms[..] else { return None };
-        (padding.constant == 0 && self.shifted.get(&term) == Some(number)).then(|| number.clone())
+        let of = self.shifted.get(&term)?;
+        // A compiler shifts half the number by one bit less, and the number before one less.
+        let is_number = |half: i64| of.scaled(1 << half).terms == number.terms;
+        (padding.constant == 0 && !number.terms.is_empty() && (0..4).any(is_number)).then(|| number.clone())
     }
 
     /// Finds what a register that is written in several places is made of: what all its first values have in common, and

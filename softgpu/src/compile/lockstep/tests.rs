@@ -162,6 +162,11 @@ fn what_each_lane_has_for_itself_is_not_waited_for() {
          add.s32 %r12, %r6, %r11; mul.wide.u32 %rd6, %r12, 4; add.s64 %rd7, %rd1, %rd6; ld.global.u32 %r13, [%rd5];
          ld.global.u32 %r14, [%rd7]; st.global.u32 [%rd5], %r14; ld.global.u32 %r15, [%rd7]; add.u32 %r16, %r15, %r13;
          st.global.u32 [%rd7], %r16;",
+        // The same in a step of a sum by a tree, as a compiler makes it: one of two neighbours is loaded, stored, and the other one loaded.
+        "shl.b32 %r3, %r1, 1; shr.s32 %r4, %r1, 4; add.s32 %r5, %r4, %r3; add.s32 %r6, %r3, 1; shr.s32 %r7, %r6, 5; add.s32 %r8, %r7, %r6;
+         mul.wide.s32 %rd4, %r5, 4; add.s64 %rd5, %rd1, %rd4; mul.wide.s32 %rd6, %r8, 4; add.s64 %rd7, %rd1, %rd6;
+         ld.global.u32 %r10, [%rd5]; ld.global.u32 %r11, [%rd7]; st.global.u32 [%rd5], %r11; ld.global.u32 %r12, [%rd7];
+         add.u32 %r13, %r12, %r10; st.global.u32 [%rd7], %r13;",
         // Structures of 16 bytes, and a distance that is given.
         "mul.wide.u32 %rd4, %r1, 16; add.s64 %rd5, %rd1, %rd4; st.global.u32 [%rd5], %r1; ld.global.u32 %r3, [%rd5+4];",
         "mul.wide.u32 %rd4, %r9, 4; add.s64 %rd5, %rd2, %rd4; st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd5];",
