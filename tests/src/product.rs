@@ -51,18 +51,18 @@ impl Product {
 
     /// Builds the binaries together with the tests, unless `RGPU_TEST_BINARIES` names a directory that has them.
     pub fn build_with_tests() -> Result<Self> {
-        match std::env::var_os("RGPU_TEST_BINARIES") {
-            Some(directory) => Self::in_directory(Path::new(&directory)),
-            None => {
-                cargo(&Self::BUILD_WITH_TESTS)?;
-                Self::built_with_tests()
-            }
+        if std::env::var_os("RGPU_TEST_BINARIES").is_none() {
+            cargo(&Self::BUILD_WITH_TESTS)?;
         }
+        Self::built_with_tests()
     }
 
-    /// The binaries that were built with the tests before.
+    /// The binaries in the directory that `RGPU_TEST_BINARIES` names, or those that were built with the tests before.
     pub fn built_with_tests() -> Result<Self> {
-        Self::in_directory(&examples::target().join("debug"))
+        match std::env::var_os("RGPU_TEST_BINARIES") {
+            Some(directory) => Self::in_directory(Path::new(&directory)),
+            None => Self::in_directory(&examples::target().join("debug")),
+        }
     }
 
     /// The release binaries that were built before.

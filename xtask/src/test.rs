@@ -8,7 +8,6 @@
 //! can fail without a fault. One that fails twice has failed.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
@@ -36,10 +35,7 @@ const FEW: usize = 5;
 pub(crate) fn test(filter: &[String]) -> Result<bool> {
     let built = build(Parts::WithTests)?;
     println!("Built in {}", seconds(built));
-    let product = match std::env::var_os("RGPU_TEST_BINARIES") {
-        Some(directory) => Product::in_directory(Path::new(&directory))?,
-        None => Product::built_with_tests()?,
-    };
+    let product = Product::built_with_tests()?;
     match toolkit() {
         Ok((toolkit, _)) => compile_all(&toolkit)?,
         Err(e) => println!("Tests that need the CUDA compiler will be skipped: {e:#}"),

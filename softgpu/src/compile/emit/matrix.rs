@@ -30,8 +30,8 @@ pub(crate) fn is_supported_wmma(shape: &MatrixShape) -> bool {
 pub(crate) fn is_supported_fragment(fragment: Fragment, shape: &MatrixShape) -> bool {
     use Type::*;
     match fragment {
-        // Several elements in a word follow each other along k.
-        Fragment::A | Fragment::B if matrix::unit(shape.a).1 > 1 => {
+        // Where elements follow each other along k, A lies by rows and B by columns.
+        Fragment::A | Fragment::B if matrix::is_in_words(shape.a) => {
             matrix::wmma_shape_exists(shape, shape.a) && shape.a_row == (fragment == Fragment::A)
         }
         Fragment::A | Fragment::B => matrix::wmma_shape_exists(shape, shape.a),

@@ -23,27 +23,26 @@ const F16: Format = Format { mantissa: 10, bias: 15 };
 const BF16: Format = Format { mantissa: 7, bias: 127 };
 
 /// Rounds `magnitude * 2^exponent`.
-fn round(format: Format, negative: bool, magnitude: u128, exponent: i32, mode: u32) -> u32 {
+fn round(format: Format, negative: bool, magnitude: u64, exponent: i32, mode: u32) -> u32 {
     let sign = u32::from(negative) << 15;
     let largest_exponent = 2 * format.bias + 1;
     let infinity = (largest_exponent as u32) << format.mantissa;
     if magnitude == 0 {
         return sign;
     }
-    let top = 127 - magnitude.leading_zeros() as i32;
+    let top = 63 - magnitude.leading_zeros() as i32;
     // The unit in the last place of the result.
     let unit = (top + exponent).max(1 - format.bias) - format.mantissa;
     let shift = unit - exponent;
     let (mut kept, half, lost, inexact) = if shift <= 0 {
         // All bits fit.
-        ((magnitude << -shift) as u64, false, false, false)
-    } else if shift > 127 {
+        (magnitude << -shift, false, false, false)
+    } else if shift > 63 {
         (0, false, false, true)
     } else {
-        let kept = (magnitude >> shift) as u64;
-        let rest = magnitude & ((1u128 << shift) - 1);
-        let half = 1u128 << (shift - 1);
-        (kept, rest >= half, rest & (half - 1) != 0, rest != 0)
+        let rest = magnitude & ((1 << shift) - 1);
+        let half = 1 << (shift - 1);
+        (magnitude >> shift, rest >= half, rest & (half - 1) != 0, rest != 0)
     };
     let up = match mode {
         1 => false,
@@ -85,9 +84,7 @@ fn from_f64(format: Format, x: f64, mode: u32) -> u32 {
         return 0x7fff;
     }
     match split(x) {
-        Some((negative, magnitude, exponent)) => {
-            round(format, negative, u128::from(magnitude), exponent, mode)
-        }
+        Some((negative, magnitude, exponent)) => round(format, negative, magnitude, exponent, mode),
         None => infinity | u32::from(x < 0.0) << 15,
     }
 }
@@ -122,7 +119,7 @@ pub(crate) extern "C" fn bf16_from_f64(x: f64, mode: u32) -> u32 {
 fn from_int(format: Format, x: i64, signed: u32, mode: u32) -> u32 {
     let negative = signed != 0 && x < 0;
     let magnitude = if negative { x.unsigned_abs() } else { x as u64 };
-    round(format, negative, u128::from(magnitude), 0, mode)
+    round(format, negative, magnitude, 0, mode)
 }
 
 /// `cvt.f16.s64`, or from `u64` where not `signed`.

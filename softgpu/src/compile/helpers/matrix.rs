@@ -88,6 +88,11 @@ pub(crate) fn unit(ty: Type) -> (Type, u32) {
     }
 }
 
+/// Whether several elements stand in a word, one behind the other along k.
+pub(crate) fn is_in_words(ty: Type) -> bool {
+    unit(ty).1 > 1
+}
+
 /// How many elements of a type a word holds.
 fn per_word(ty: Type) -> usize {
     (32 / ty.bits().min(32)) as usize
@@ -200,9 +205,7 @@ pub(crate) fn wmma(shape: &MatrixShape) -> Option<Spreads> {
     if shape.a != shape.b || !sums || !wmma_shape_exists(shape, shape.a) {
         return None;
     }
-    // Several elements in a word follow each other along k.
-    let in_words = unit(shape.a).1 > 1;
-    if in_words && (!shape.a_row || shape.b_row)
+    if is_in_words(shape.a) && (!shape.a_row || shape.b_row)
         || shape.sat && (shape.d != S32 || bits)
         || shape.and && !bits
     {
@@ -303,7 +306,7 @@ fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
     Box::new(move |states| {
         let (m, n, k) = (shape.m as usize, shape.n as usize, shape.k as usize);
         if shape.d == Type::S32 {
-            let in_words = unit(shape.a).1 > 1;
+            let in_words = is_in_words(shape.a);
             let k = k / unit(shape.a).1 as usize;
             let element = |ty, bits: u64| if in_words { bits as i64 } else { integer(ty, bits) };
             let a: Vec<i64> =

@@ -11,10 +11,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::super::flow::{Block, Flow, instructions};
+use super::super::flow::{Block, Flow};
 use super::super::op::{MemoryTarget, Op};
 use super::address::{self, Addresses, Kind, LANE, Linear, Term};
-use super::{Direction, Plain};
+use super::ways::Ways;
+use super::{Access, accessed};
 use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 
 /// How many pairs of a store and a load are compared, how many words all sets of stores may take, and how many basic blocks a
@@ -24,7 +25,7 @@ const WORDS: usize = 1 << 20;
 const BLOCKS: usize = 1 << 11;
 
 /// A load or store of memory that lanes share.
-struct Access {
+struct Candidate {
     /// Its statement.
     at: usize,
     block: usize,
@@ -48,33 +49,42 @@ enum Conflict {
     Always,
 }
 
-/// How many loads and stores a function has that are looked at.
-fn count(function: &Function, plain: &[Option<Plain>]) -> (usize, usize) {
-    let candidates = address::instructions(function).filter_map(|(_, i)| plain[i.form.0 as usize]);
-    candidates.fold((0, 0), |(loads, stores), p| match p.direction {
-        Direction::Load => (loads + 1, stores),
-        Direction::Store => (loads, stores + 1),
-    })
+/// How many loads and stores of a function are looked at.
+pub(super) struct Count {
+    loads: usize,
+    stores: usize,
 }
 
-/// Whether lanes may exchange values at all.
-pub(super) fn is_worth_it(function: &Function, plain: &[Option<Plain>]) -> bool {
-    let (loads, stores) = count(function, plain);
-    let asks = || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands));
-    loads > 0 && stores > 0 && asks()
-}
+impl Count {
+    pub(super) fn of(function: &Function, plain: &[Option<Access>]) -> Self {
+        let mut count = Self { loads: 0, stores: 0 };
+        for (_, instruction) in address::instructions(function) {
+            match plain[instruction.form.0 as usize] {
+                Some(Access::Load) => count.loads += 1,
+                Some(Access::Store) => count.stores += 1,
+                None => {}
+            }
+        }
+        count
+    }
 
-/// Whether a kernel is small enough to be looked at.
-pub(super) fn is_small(function: &Function, plain: &[Option<Plain>], flow: &Flow) -> bool {
-    let (loads, stores) = count(function, plain);
-    loads.checked_mul(stores).is_some_and(|pairs| pairs <= PAIRS) && flow.blocks.len() <= BLOCKS
+    /// Whether lanes may exchange values at all.
+    pub(super) fn may_exchange(&self, function: &Function) -> bool {
+        let asks = || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands));
+        self.loads > 0 && self.stores > 0 && asks()
+    }
+
+    /// Whether the kernel is small enough to be looked at.
+    pub(super) fn are_few(&self, flow: &Flow) -> bool {
+        self.loads.checked_mul(self.stores).is_some_and(|pairs| pairs <= PAIRS) && flow.blocks.len() <= BLOCKS
+    }
 }
 
 /// Statements before which the lanes of a warp have to wait for each other, in order. Mostly none.
 pub(super) fn places(
     function: &Function,
     ops: &[Op],
-    plain: &[Option<Plain>],
+    plain: &[Option<Access>],
     flow: &Flow,
     addresses: &mut Addresses,
 ) -> BTreeSet<usize> {
@@ -95,32 +105,28 @@ pub(super) fn places(
 fn collect(
     function: &Function,
     ops: &[Op],
-    plain: &[Option<Plain>],
+    plain: &[Option<Access>],
     flow: &Flow,
     conditions: &[u32],
     addresses: &mut Addresses,
-) -> Vec<Access> {
+) -> Vec<Candidate> {
     let mut accesses = Vec::new();
     for (block, range) in flow.blocks.iter().enumerate() {
         for at in range.first..range.end {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
-            let Some(plain) = plain[instruction.form.0 as usize] else { continue };
-            let store = plain.direction == Direction::Store;
-            let (Op::Ld { place, ty, vector, .. } | Op::St { place, ty, vector, .. }) =
-                ops[instruction.form.0 as usize]
-            else {
-                continue;
-            };
+            let op = &ops[instruction.form.0 as usize];
+            let Some(access) = plain[instruction.form.0 as usize] else { continue };
+            let (Op::Ld { place, .. } | Op::St { place, .. }) = *op else { continue };
             if !matches!(place, MemoryTarget::Generic | MemoryTarget::Shared) {
                 continue;
             }
-            let operand = instruction.operands.get(usize::from(!store));
-            let Some(address) = operand.and_then(|o| addresses.address(o)) else { continue };
+            let Some((operand, bytes)) = accessed(instruction, op) else { continue };
+            let Some(address) = addresses.address(operand) else { continue };
             let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
             let conditions = conditions[block] + u32::from(guarded);
-            let bytes = i64::from(ty.bits() / 8) * i64::from(vector);
+            let store = access == Access::Store;
             let shared = place == MemoryTarget::Shared;
-            accesses.push(Access { at, block, store, shared, conditions, bytes, address });
+            accesses.push(Candidate { at, block, store, shared, conditions, bytes, address });
         }
     }
     accesses
@@ -136,7 +142,7 @@ fn orders(instruction: &Instruction, op: &Op) -> bool {
 }
 
 /// Whether two addresses have a pointer in common.
-fn points_alike(a: &Access, b: &Access, addresses: &Addresses) -> bool {
+fn points_alike(a: &Candidate, b: &Candidate, addresses: &Addresses) -> bool {
     let alike = a.address.terms.iter().any(|&(term, factor)| {
         factor == 1
             && matches!(addresses.kind(term).kind, Kind::Root | Kind::Loaded | Kind::Invariant)
@@ -149,7 +155,7 @@ fn points_alike(a: &Access, b: &Access, addresses: &Addresses) -> bool {
 }
 
 /// Whether the second of two accesses may be meant to reach what another lane accesses with the first.
-fn conflict(first: &Access, second: &Access, addresses: &Addresses) -> Conflict {
+fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Conflict {
     if !points_alike(first, second, addresses) {
         return Conflict::None;
     }
@@ -219,7 +225,7 @@ fn exchanged(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
-    accesses: &[Access],
+    accesses: &[Candidate],
     addresses: &Addresses,
 ) -> Option<Exchanged> {
     // What comes first, what then, and whether that is to be expected.
@@ -271,7 +277,7 @@ fn exchanged(
 }
 
 /// Whether a lane loads just what a neighbour's store is for.
-fn is_of_neighbour(load: &Access, store: &Access, addresses: &Addresses) -> bool {
+fn is_of_neighbour(load: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
     let step = load.address.factor(LANE);
     let only_constant = || load.address.minus(&store.address).terms.is_empty();
     step != 0 && only_constant() && conflict(load, store, addresses) == Conflict::Always
@@ -298,7 +304,7 @@ fn last_orders(function: &Function, ops: &[Op], flow: &Flow) -> (Vec<Option<usiz
 
 /// Which accesses come before which others with nothing between that gives an order.
 struct Reaching<'a> {
-    accesses: &'a [Access],
+    accesses: &'a [Candidate],
     first: &'a [usize],
     /// For each statement, the last one before it in its block that gives an order.
     orders: &'a [Option<usize>],
@@ -310,7 +316,7 @@ struct Reaching<'a> {
 impl<'a> Reaching<'a> {
     fn new(
         flow: &Flow,
-        accesses: &'a [Access],
+        accesses: &'a [Candidate],
         first: &'a [usize],
         (orders, last): (&'a [Option<usize>], &[Option<usize>]),
         passes: impl Fn(usize, usize) -> bool,
@@ -342,7 +348,7 @@ impl<'a> Reaching<'a> {
         this
     }
 
-    fn reaches(&self, first: usize, then: &Access) -> bool {
+    fn reaches(&self, first: usize, then: &Candidate) -> bool {
         let from = &self.accesses[first];
         let last = self.orders[then.at];
         if from.block == then.block && from.at < then.at && last.is_none_or(|last| from.at > last) {
@@ -359,7 +365,7 @@ struct Alignment<'a> {
     ops: &'a [Op],
     flow: &'a Flow,
     ways: Ways,
-    accesses: &'a [Access],
+    accesses: &'a [Candidate],
     /// Stores and the loads that exchange values with them, by the numbers of the accesses.
     pairs: Vec<(usize, usize)>,
     /// Stores before which other lanes have to have loaded.
@@ -374,9 +380,9 @@ impl Alignment<'_> {
         let reading: BTreeSet<usize> = self.pairs.iter().map(|pair| at(pair.1)).collect();
         let storing: BTreeSet<usize> =
             self.pairs.iter().map(|pair| pair.0).chain(self.overtaking.iter().copied()).collect();
-        let storing: Vec<&Access> = {
+        let storing: Vec<&Candidate> = {
             let alike =
-                |a: &Access| storing.iter().any(|s| points_alike(a, &self.accesses[*s], self.addresses));
+                |a: &Candidate| storing.iter().any(|s| points_alike(a, &self.accesses[*s], self.addresses));
             self.accesses.iter().filter(|access| access.store && alike(access)).collect()
         };
         let stores: BTreeSet<usize> = storing.iter().map(|store| store.at).collect();
@@ -495,111 +501,4 @@ impl Alignment<'_> {
             }
         }
     }
-}
-
-/// The branches at which the lanes of a warp may go different ways.
-pub(super) struct Ways {
-    /// Their blocks, and those where the lanes meet again, if not at the end.
-    branches: Vec<(usize, Option<usize>)>,
-}
-
-impl Ways {
-    /// Finds them, where `divides` says of which predicates lanes may have different ones.
-    pub(super) fn new(function: &Function, flow: &Flow, divides: impl Fn(u32) -> bool) -> Self {
-        let blocks = &flow.blocks;
-        let meets = meeting_blocks(blocks);
-        let divided = |block: usize| {
-            let last = instructions(function, &blocks[block]).last();
-            last.is_some_and(|i| i.guard.is_none_or(|g| divides(g.register.0)))
-        };
-        let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divided(b));
-        Self { branches: branches.map(|b| (b, meets[b])).collect() }
-    }
-
-    /// Tells the blocks on the ways from a branch to where they meet.
-    fn between(&self, flow: &Flow, branch: usize, meet: Option<usize>, mut f: impl FnMut(usize)) {
-        let mut seen = vec![false; flow.blocks.len()];
-        if let Some(meet) = meet {
-            seen[meet] = true;
-        }
-        let mut work: Vec<usize> = flow.blocks[branch].successors.clone();
-        while let Some(block) = work.pop() {
-            if !std::mem::replace(&mut seen[block], true) {
-                f(block);
-                work.extend(&flow.blocks[block].successors);
-            }
-        }
-    }
-
-    /// On how many of the branches it depends whether a lane comes to each block; 0 in kernels with very many.
-    pub(super) fn conditions(&self, flow: &Flow) -> Vec<u32> {
-        let mut conditions = vec![0; flow.blocks.len()];
-        if self.branches.len() * flow.blocks.len() <= WORDS {
-            for &(branch, meet) in &self.branches {
-                self.between(flow, branch, meet, |block| conditions[block] += 1);
-            }
-        }
-        conditions
-    }
-}
-
-/// For each block, the first one that all ways from it lead to; none where there is no such block but the kernel's end.
-fn meeting_blocks(blocks: &[Block]) -> Vec<Option<usize>> {
-    let end = blocks.len();
-    // Blocks in the order in which a search backwards from the end leaves them.
-    let mut predecessors = vec![Vec::new(); end + 1];
-    for (index, block) in blocks.iter().enumerate() {
-        block.successors.iter().for_each(|&s| predecessors[s].push(index));
-        if block.successors.is_empty() {
-            predecessors[end].push(index);
-        }
-    }
-    let mut position = vec![usize::MAX; end + 1];
-    let mut order = Vec::new();
-    let mut seen = vec![false; end + 1];
-    let mut path = vec![(end, 0)];
-    seen[end] = true;
-    while let Some((block, child)) = path.last_mut() {
-        let block = *block;
-        if let Some(&next) = predecessors[block].get(*child) {
-            *child += 1;
-            if !std::mem::replace(&mut seen[next], true) {
-                path.push((next, 0));
-            }
-        } else {
-            position[block] = order.len();
-            order.push(block);
-            path.pop();
-        }
-    }
-    // The nearest common block on all ways to the end (Cooper, Harvey and Kennedy).
-    let mut meets = vec![usize::MAX; end + 1];
-    meets[end] = end;
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &block in order.iter().rev().filter(|&&b| b != end) {
-            let successors = &blocks[block].successors;
-            let ways = if successors.is_empty() { &[end][..] } else { &successors[..] };
-            let mut meet = usize::MAX;
-            for &way in ways.iter().filter(|&&way| meets[way] != usize::MAX) {
-                if meet == usize::MAX {
-                    meet = way;
-                    continue;
-                }
-                let mut other = way;
-                while meet != other {
-                    while position[meet] < position[other] {
-                        meet = meets[meet];
-                    }
-                    while position[other] < position[meet] {
-                        other = meets[other];
-                    }
-                }
-            }
-            changed |= meets[block] != meet;
-            meets[block] = meet;
-        }
-    }
-    meets[..end].iter().map(|&meet| (meet < end).then_some(meet)).collect()
 }

@@ -5,11 +5,10 @@
 
 use super::super::flow::Flow;
 use super::super::op::Op;
-use super::super::unit::synthetic;
-use super::Access;
 use super::address::{Addresses, Kind, Linear};
-use super::exchange::Ways;
 use super::single::Single;
+use super::ways::Ways;
+use super::{Access, accessed};
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Statement, Symbol};
 
 /// More variables than this are not told apart; what is read of others does not count.
@@ -39,6 +38,52 @@ struct Found<'a> {
     bytes: i64,
 }
 
+impl Found<'_> {
+    /// The place that all threads name.
+    fn place(&self) -> Option<Place> {
+        match (self.named, &self.address) {
+            (Some((symbol, offset)), _) => Some(Place::Named(symbol, offset)),
+            (None, Some(address)) if !self.differs => Some(Place::Computed(address.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// All loads and stores of the block's memory, by the blocks that they stand in.
+fn find<'a>(
+    function: &'a Function,
+    ops: &[Op],
+    accesses: &[Option<(Access, bool)>],
+    flow: &Flow,
+    mut addresses: Option<&mut Addresses>,
+) -> Vec<Vec<Found<'a>>> {
+    let conditions = addresses.as_deref().map_or_else(
+        || vec![0; flow.blocks.len()],
+        |addresses| Ways::new(function, flow, |predicate| addresses.differs(predicate)).conditions(flow),
+    );
+    let mut find = |at: usize, conditions: u32| {
+        let Statement::Instruction(instruction) = &function.body[at] else { return None };
+        let (access, _) = accesses[instruction.form.0 as usize]?;
+        let (operand, bytes) = accessed(instruction, &ops[instruction.form.0 as usize])?;
+        let named = match *operand {
+            Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
+                Some((symbol, offset))
+            }
+            _ => None,
+        };
+        let address = addresses.as_deref_mut().and_then(|addresses| addresses.address(operand));
+        let differs = |register: u32| addresses.as_deref().is_some_and(|a| a.differs(register));
+        let guarded = instruction.guard.is_some_and(|g| differs(g.register.0));
+        let differs = matches!(operand, Operand::Address(AddressBase::Reg(r), _) if differs(r.0));
+        let conditions = conditions + u32::from(guarded);
+        Some(Found { at, access, instruction, named, address, differs, conditions, bytes })
+    };
+    let blocks = flow.blocks.iter().zip(conditions);
+    blocks
+        .map(|(block, conditions)| (block.first..block.end).filter_map(|at| find(at, conditions)).collect())
+        .collect()
+}
+
 /// Statements that write a variable of the block which may have been read since the last barrier, by another thread than writes it.
 pub(super) fn stores(
     function: &Function,
@@ -47,50 +92,22 @@ pub(super) fn stores(
     flow: &Flow,
     mut addresses: Option<&mut Addresses>,
 ) -> Vec<usize> {
-    let conditions = addresses.as_deref().map_or_else(Vec::new, |addresses| {
-        Ways::new(function, flow, |predicate| addresses.differs(predicate)).conditions(flow)
-    });
-    let mut all: Vec<Vec<Found>> = Vec::new();
-    for (index, block) in flow.blocks.iter().enumerate() {
-        let found = (block.first..block.end).filter_map(|at| {
-            let Statement::Instruction(instruction) = &function.body[at] else { return None };
-            let mut found = find(at, instruction, ops, accesses)?;
-            if let Some(addresses) = addresses.as_deref_mut() {
-                let operand = &instruction.operands[if found.access == Access::Load { 1 } else { 0 }];
-                found.address = addresses.address(operand);
-                found.differs =
-                    matches!(operand, Operand::Address(AddressBase::Reg(r), _) if addresses.differs(r.0));
-                let guarded = instruction.guard.is_some_and(|g| addresses.differs(g.register.0));
-                found.conditions = conditions[index] + u32::from(guarded);
-            }
-            Some(found)
-        });
-        all.push(found.collect());
-    }
+    let all = find(function, ops, accesses, flow, addresses.as_deref_mut());
     let addresses = addresses.as_deref();
     let mut known: Vec<(Place, &Found)> = Vec::new();
     for found in all.iter().flatten().filter(|found| found.access == Access::Load) {
-        let place = match (found.named, &found.address) {
-            (Some((symbol, offset)), _) => Place::Named(symbol, offset),
-            (None, Some(address)) if !found.differs => Place::Computed(address.clone()),
-            _ => continue,
-        };
-        if known.len() < PLACES && !known.iter().any(|(other, _)| *other == place) {
+        if let Some(place) = found.place()
+            && known.len() < PLACES
+            && !known.iter().any(|(other, _)| *other == place)
+        {
             known.push((place, found));
         }
     }
-    if known.is_empty() {
-        return Vec::new();
-    }
-    let bit_of = |found: &Found| {
-        known.iter().position(|(place, _)| match place {
-            Place::Named(symbol, offset) => found.named == Some((*symbol, *offset)),
-            Place::Computed(address) => {
-                found.named.is_none() && !found.differs && found.address.as_ref() == Some(address)
-            }
-        })
+    // The place that is read, as a bit, and the places that may be written.
+    let read = |load: &Found| {
+        let place = load.place();
+        known.iter().position(|(known, _)| Some(known) == place.as_ref()).map_or(0, |bit| 1u64 << bit)
     };
-    // The places that it may write.
     let written = |store: &Found| {
         let hits = known.iter().enumerate().filter(|(_, (place, load))| match (place, store.named) {
             (Place::Named(symbol, offset), Some(named)) => (*symbol, *offset) == named,
@@ -98,18 +115,11 @@ pub(super) fn stores(
         });
         hits.fold(0u64, |bits, (bit, _)| bits | 1 << bit)
     };
-    let events: Vec<Vec<(&Found, u64)>> = all
-        .iter()
-        .map(|block| {
-            let events = block.iter().map(|found| match found.access {
-                Access::Load => (found, bit_of(found).map_or(0, |bit| 1 << bit)),
-                Access::Store => (found, written(found)),
-            });
-            events.filter(|&(_, bits)| bits != 0).collect()
-        })
-        .collect();
-    let written = || events.iter().flatten().any(|(found, _)| found.access == Access::Store);
-    if !written() {
+    let bits_of = |found: &Found| if found.access == Access::Load { read(found) } else { written(found) };
+    let of_block = |block: &Vec<Found>| -> Vec<u64> { block.iter().map(bits_of).collect() };
+    let bits: Vec<Vec<u64>> = all.iter().map(of_block).collect();
+    let is_written = |(found, bits): (&Found, &u64)| found.access == Access::Store && *bits != 0;
+    if !all.iter().flatten().zip(bits.iter().flatten()).any(is_written) {
         return Vec::new();
     }
     let single = Single::find(function, ops, flow);
@@ -124,13 +134,13 @@ pub(super) fn stores(
             let mut now = read[index];
             // What has been read here by one thread alone: it may write that at once.
             let mut alone = 0;
-            let mut events = events[index].iter().peekable();
+            let mut found = all[index].iter().zip(&bits[index]).peekable();
             for at in block.first..block.end {
                 let Statement::Instruction(instruction) = &function.body[at] else { continue };
                 if matches!(ops[instruction.form.0 as usize], Op::Bar { .. }) && instruction.guard.is_none() {
                     (now, alone) = (0, 0);
                 }
-                let Some((found, bits)) = events.next_if(|(found, _)| found.at == at) else { continue };
+                let Some((found, &bits)) = found.next_if(|(found, _)| found.at == at) else { continue };
                 match found.access {
                     Access::Load if single.executes(index, found.instruction) => alone |= bits,
                     Access::Load => now |= bits,
@@ -152,27 +162,6 @@ pub(super) fn stores(
         }
     }
     stores
-}
-
-fn find<'a>(
-    at: usize,
-    instruction: &'a Instruction,
-    ops: &[Op],
-    accesses: &[Option<(Access, bool)>],
-) -> Option<Found<'a>> {
-    let form = instruction.form.0.checked_sub(synthetic::COUNT)?;
-    let (access, _) = accesses[form as usize]?;
-    let (Op::Ld { ty, vector, .. } | Op::St { ty, vector, .. }) = ops[instruction.form.0 as usize] else {
-        return None;
-    };
-    let named = match *instruction.operands.get(if access == Access::Load { 1 } else { 0 })? {
-        Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
-            Some((symbol, offset))
-        }
-        _ => None,
-    };
-    let bytes = i64::from(ty.bits() / 8) * i64::from(vector);
-    Some(Found { at, access, instruction, named, address: None, differs: false, conditions: 0, bytes })
 }
 
 /// Whether a store, at an address that was computed or behind a load of one, may be meant for what all threads have read.

@@ -18,6 +18,7 @@ mod hasty;
 mod single;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ use super::flow::Flow;
 use super::op::Op;
 use super::opcode::{Form, Opcode, Semantics};
 use super::unit::synthetic;
-use rgpu_image::ptx::ast::{FormId, Function, Instruction, Module, Space, Statement};
+use rgpu_image::ptx::ast::{FormId, Function, Instruction, Module, Operand, Space, Statement};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,20 +59,9 @@ fn access(form: &Form) -> Option<(Access, bool)> {
     access.map(|access| (access, form.semantics == Some(Semantics::Volatile)))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Load,
-    Store,
-}
-
 /// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses to memory
 /// other than the block's.
-#[derive(Clone, Copy)]
-struct Plain {
-    direction: Direction,
-}
-
-fn plain(form: &Form) -> Option<Plain> {
+fn plain(form: &Form) -> Option<Access> {
     let global = match form.spaces[..] {
         [] | [Space::Global] => true,
         [Space::Shared | Space::SharedCta] => false,
@@ -82,21 +72,33 @@ fn plain(form: &Form) -> Option<Plain> {
         Some(Semantics::Volatile) => global,
         _ => false,
     };
-    let direction = match form.opcode {
-        Opcode::Ld => Direction::Load,
-        Opcode::St => Direction::Store,
+    let access = match form.opcode {
+        Opcode::Ld => Access::Load,
+        Opcode::St => Access::Store,
         _ => return None,
     };
-    (ordinary && !form.nc).then_some(Plain { direction })
+    (ordinary && !form.nc).then_some(access)
+}
+
+/// The operand that says what memory an instruction loads or stores, and how many bytes that is.
+fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, i64)> {
+    let (index, ty, vector) = match *op {
+        Op::Ld { ty, vector, .. } => (1, ty, vector),
+        Op::St { ty, vector, .. } => (0, ty, vector),
+        _ => return None,
+    };
+    Some((instruction.operands.get(index)?, i64::from(ty.bits() / 8) * i64::from(vector)))
 }
 
 /// Inserts the places where lanes wait for each other. `ops` are those of all forms, the synthetic ones
 /// first, and `forms` the module's own.
 pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
-    let accesses: Vec<Option<(Access, bool)>> = forms.iter().map(access).collect();
+    let synthetic = synthetic::COUNT as usize;
+    let accesses: Vec<Option<(Access, bool)>> =
+        std::iter::repeat_n(None, synthetic).chain(forms.iter().map(access)).collect();
+    let plain: Vec<Option<Access>> =
+        std::iter::repeat_n(None, synthetic).chain(forms.iter().map(plain)).collect();
     let volatile = accesses.iter().flatten().any(|&(_, volatile)| volatile);
-    let synthetic = std::iter::repeat_n(None, synthetic::COUNT as usize);
-    let plain: Vec<Option<Plain>> = synthetic.chain(forms.iter().map(plain)).collect();
     for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
         if function.is_entry {
             let (converging, yielding) = places(function, ops, &plain, &accesses);
@@ -114,12 +116,13 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
 fn places(
     function: &Function,
     ops: &[Op],
-    plain: &[Option<Plain>],
+    plain: &[Option<Access>],
     accesses: &[Option<(Access, bool)>],
 ) -> (BTreeSet<usize>, Vec<usize>) {
-    let exchange = exchange::is_worth_it(function, plain);
+    let count = exchange::Count::of(function, plain);
+    let exchange = count.may_exchange(function);
     let shared = |access: Access| {
-        let of = |i: &Instruction| accesses[i.form.0.checked_sub(synthetic::COUNT)? as usize];
+        let of = |i: &Instruction| accesses[i.form.0 as usize];
         address::instructions(function).any(|(_, i)| of(i).is_some_and(|(a, _)| a == access))
     };
     let hasty = shared(Access::Load) && shared(Access::Store);
@@ -127,8 +130,7 @@ fn places(
         return (BTreeSet::new(), Vec::new());
     }
     let flow = Flow::new(function, ops);
-    let mut addresses =
-        exchange::is_small(function, plain, &flow).then(|| Addresses::new(function, ops)).flatten();
+    let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops)).flatten();
     let converging = match &mut addresses {
         Some(addresses) if exchange => exchange::places(function, ops, plain, &flow, addresses),
         _ => BTreeSet::new(),
@@ -164,9 +166,8 @@ fn align_lanes(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, 
         match &statement {
             Statement::Label(_) => since = Since::Anything,
             Statement::Instruction(instruction) => {
-                let form = instruction.form.0;
-                let own = form.checked_sub(synthetic::COUNT);
-                match own.and_then(|form| accesses[form as usize]) {
+                let form = instruction.form.0 as usize;
+                match accesses[form] {
                     Some((access, true)) => {
                         let first = since == Since::Nothing;
                         let reads = access == Access::Load && since == Since::Loads;
@@ -175,7 +176,7 @@ fn align_lanes(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, 
                         }
                         since = if access == Access::Load { Since::Loads } else { Since::Anything };
                     }
-                    _ => match &ops[form as usize] {
+                    _ => match &ops[form] {
                         Op::Call => since = Since::Anything,
                         Op::Yield => {}
                         op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,

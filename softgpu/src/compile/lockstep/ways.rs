@@ -1,0 +1,114 @@
+//! Where the threads of a warp or a block part, and where they meet again.
+
+use super::super::flow::{Block, Flow, instructions};
+use rgpu_image::ptx::ast::Function;
+
+/// Branches times blocks, beyond which conditions are not counted.
+const CONDITIONS: usize = 1 << 20;
+
+/// The branches at which the lanes of a warp may go different ways.
+pub(super) struct Ways {
+    /// Their blocks, and those where the lanes meet again, if not at the end.
+    pub(super) branches: Vec<(usize, Option<usize>)>,
+}
+
+impl Ways {
+    /// Finds them, where `divides` says of which predicates lanes may have different ones.
+    pub(super) fn new(function: &Function, flow: &Flow, divides: impl Fn(u32) -> bool) -> Self {
+        let blocks = &flow.blocks;
+        let meets = meeting_blocks(blocks);
+        let divided = |block: usize| {
+            let last = instructions(function, &blocks[block]).last();
+            last.is_some_and(|i| i.guard.is_none_or(|g| divides(g.register.0)))
+        };
+        let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divided(b));
+        Self { branches: branches.map(|b| (b, meets[b])).collect() }
+    }
+
+    /// Tells the blocks on the ways from a branch to where they meet.
+    pub(super) fn between(&self, flow: &Flow, branch: usize, meet: Option<usize>, mut f: impl FnMut(usize)) {
+        let mut seen = vec![false; flow.blocks.len()];
+        if let Some(meet) = meet {
+            seen[meet] = true;
+        }
+        let mut work: Vec<usize> = flow.blocks[branch].successors.clone();
+        while let Some(block) = work.pop() {
+            if !std::mem::replace(&mut seen[block], true) {
+                f(block);
+                work.extend(&flow.blocks[block].successors);
+            }
+        }
+    }
+
+    /// On how many of the branches it depends whether a lane comes to each block; 0 in kernels with very many.
+    pub(super) fn conditions(&self, flow: &Flow) -> Vec<u32> {
+        let mut conditions = vec![0; flow.blocks.len()];
+        if self.branches.len() * flow.blocks.len() <= CONDITIONS {
+            for &(branch, meet) in &self.branches {
+                self.between(flow, branch, meet, |block| conditions[block] += 1);
+            }
+        }
+        conditions
+    }
+}
+
+/// For each block, the first one that all ways from it lead to; none where there is no such block but the kernel's end.
+fn meeting_blocks(blocks: &[Block]) -> Vec<Option<usize>> {
+    let end = blocks.len();
+    // Blocks in the order in which a search backwards from the end leaves them.
+    let mut predecessors = vec![Vec::new(); end + 1];
+    for (index, block) in blocks.iter().enumerate() {
+        block.successors.iter().for_each(|&s| predecessors[s].push(index));
+        if block.successors.is_empty() {
+            predecessors[end].push(index);
+        }
+    }
+    let mut position = vec![usize::MAX; end + 1];
+    let mut order = Vec::new();
+    let mut seen = vec![false; end + 1];
+    let mut path = vec![(end, 0)];
+    seen[end] = true;
+    while let Some((block, child)) = path.last_mut() {
+        let block = *block;
+        if let Some(&next) = predecessors[block].get(*child) {
+            *child += 1;
+            if !std::mem::replace(&mut seen[next], true) {
+                path.push((next, 0));
+            }
+        } else {
+            position[block] = order.len();
+            order.push(block);
+            path.pop();
+        }
+    }
+    // The nearest common block on all ways to the end (Cooper, Harvey and Kennedy).
+    let mut meets = vec![usize::MAX; end + 1];
+    meets[end] = end;
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &block in order.iter().rev().filter(|&&b| b != end) {
+            let successors = &blocks[block].successors;
+            let ways = if successors.is_empty() { &[end][..] } else { &successors[..] };
+            let mut meet = usize::MAX;
+            for &way in ways.iter().filter(|&&way| meets[way] != usize::MAX) {
+                if meet == usize::MAX {
+                    meet = way;
+                    continue;
+                }
+                let mut other = way;
+                while meet != other {
+                    while position[meet] < position[other] {
+                        meet = meets[meet];
+                    }
+                    while position[other] < position[meet] {
+                        other = meets[other];
+                    }
+                }
+            }
+            changed |= meets[block] != meet;
+            meets[block] = meet;
+        }
+    }
+    meets[..end].iter().map(|&meet| (meet < end).then_some(meet)).collect()
+}
