@@ -17,6 +17,7 @@
 
 pub mod counted;
 pub mod device_runtime;
+pub mod operands;
 pub mod tensor;
 pub mod texture;
 
@@ -67,8 +68,7 @@ pub struct Thread {
     pub fuel: i32,
     /// The last error that CUDA's device runtime told the thread, a `cudaError_t`. Only the executor uses it.
     pub error: u32,
-    /// Operands and results of the cut (see [`CutKind`]), or of an operation on textures (see [`texture`]) or of a
-    /// bulk copy (see [`tensor`]).
+    /// Operands and results of the cut (see [`CutKind`]).
     pub op: [u64; 6],
     /// First address of the thread's local memory (16-byte aligned), [`Kernel::local_bytes`] plus the
     /// device's stack limit long.
@@ -120,6 +120,9 @@ pub struct Block {
     /// How all threads have stopped that code for vectors has run, as [`Thread::stop`] says it, if they have stopped alike; else
     /// [`APART`]. Only kernels with cuts write it.
     pub together: u32,
+    /// Operands and results of the running thread's operation on a texture (see [`texture`]) or bulk copy (see [`tensor`]), as
+    /// [`operands::Words`]. Code for vectors has them in an [`operands::Operands`].
+    pub words: [u64; operands::WORDS / 2],
 }
 
 /// [`Block::together`]: threads have stopped in several ways, or have not all run as vectors.
@@ -460,16 +463,22 @@ pub struct Helpers {
     /// confined as any other.
     pub check: usize,
     /// `fn(block: *mut Block, handle: u64, operation: u64) -> u32`: an operation on a texture or surface object
-    /// ([`texture::TextureOp`]), with operands and results in the running thread's [`Thread::op`]. 0, or the trap that the thread
-    /// ends with.
+    /// ([`texture::TextureOp`]), with operands and results in [`Block::words`]. 0, or the trap that the running thread ends with.
     pub texture: usize,
+    /// `fn(block: *mut Block, first: *mut Thread, lanes: u64, operation: u64, operands: *mut Operands)`: the same for those threads among
+    /// [`LANES`] that are bits of `lanes`, one after another, with everything in `operands` ([`operands::Operands`]).
+    pub textures: usize,
     /// `fn(block: *mut Block, what: u64)`: a thread comes to a region, in kernels that are compiled to be counted
     /// ([`counted::Event`]).
     pub count: usize,
     /// `fn(block: *mut Block, address: u64, operation: u64) -> u32`: a bulk copy or an operation on a tensor map
-    /// ([`tensor::TensorOp`]), with operands and results in the running thread's [`Thread::op`]. 0, or the trap that the thread
-    /// ends with.
+    /// ([`tensor::TensorOp`]), with operands and results in [`Block::words`]. 0, or the trap that the running thread ends with.
     pub tensor: usize,
+    /// As [`Helpers::textures`] is for textures.
+    pub tensors: usize,
+    /// `fn(block: *mut Block, first: *mut Thread, count: u32, cut: u32)`: all warps of a block, which has so many threads and no other
+    /// than whole warps, have come to one operation with a mask of all lanes; their operands and results are in their [`Row`]s.
+    pub exchange: usize,
 }
 
 /// What is looked at while kernels run.

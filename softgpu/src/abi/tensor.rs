@@ -1,12 +1,10 @@
 //! What compiled code asks of the helper for bulk copies and tensor maps.
 //!
-//! An operation is a number ([`TensorOp::number`]). Its operands lie in [`Thread::op`](super::Thread::op), seen as twelve words of
-//! 32 bits, at the places that are named here. The helper's second argument is the address of a tensor map, or of global memory.
+//! An operation is a number ([`TensorOp::number`]). Its operands are twelve words of 32 bits ([`Words`](super::operands::Words)), at
+//! the places that are named here. The helper's second argument is the address of a tensor map, or of global memory.
 
 use rgpu_device::tensor_map::Field;
 
-/// Words of 32 bits that an operation has.
-pub const WORDS: usize = 12;
 /// The offset in shared memory that is copied from or to.
 pub const SHARED: usize = 0;
 /// How many bytes to copy, and how many were copied into shared memory.

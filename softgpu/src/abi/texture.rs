@@ -1,11 +1,9 @@
 //! What compiled code asks of the helper for textures and surfaces.
 //!
-//! An operation is a number ([`TextureOp::number`]). Its operands lie in [`Thread::op`](super::Thread::op), seen as twelve words of 32 bits: four
+//! An operation is a number ([`TextureOp::number`]). Its operands are twelve words of 32 bits ([`Words`](super::operands::Words)): four
 //! of coordinates, x first ([`COORDINATES`]; y and z where the geometry has them), of which the layer is the last ([`LAYER`]),
 //! and then what else there is ([`REST`]). Results begin at word 0.
 
-/// Words of 32 bits that an operation has for operands and results.
-pub const WORDS: usize = 12;
 /// Where the coordinates begin.
 pub const COORDINATES: usize = 0;
 /// Where the layer is.

@@ -12,6 +12,7 @@
 mod budget;
 mod classes;
 mod code;
+mod constants;
 mod decode;
 mod emit;
 mod flow;

@@ -62,8 +62,11 @@ impl Places<'_> {
             device_runtime,
             check,
             texture,
+            textures,
             count,
             tensor,
+            tensors,
+            exchange,
         } = *self.helpers;
         if address >= self.table.base && address <= self.table.end() {
             return Some(Target::Table(address - self.table.base));
@@ -78,8 +81,11 @@ impl Places<'_> {
             device_runtime,
             check,
             texture,
+            textures,
             count,
             tensor,
+            tensors,
+            exchange,
         ];
         let known = all.contains(&(address as usize));
         (known || helpers::is_of_numbers(address as usize)).then(|| own(address))

@@ -239,8 +239,11 @@ fn refuses_what_it_does_not_know() {
         device_runtime: 0,
         check: 0,
         texture: 0,
+        textures: 0,
         count: 0,
         tensor: 0,
+        tensors: 0,
+        exchange: 0,
     };
     let arena = rgpu_device::Range { base: 1 << 40, size: 1 << 40 };
     let linked = program.link(super::Environment {

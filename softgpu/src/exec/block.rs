@@ -2,7 +2,7 @@
 
 mod checked;
 mod group;
-mod rows;
+pub(super) mod rows;
 pub(super) mod team;
 
 use std::cell::{Cell, RefCell};
@@ -18,6 +18,7 @@ use super::count::BlockCounter;
 use super::fault::{self, Fault, Guard};
 use super::grid::Grid;
 use super::slot::Slot;
+use super::texture;
 use super::warp::{self, lanes};
 use crate::abi::{
     APART, ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, LANES, RESERVED_SHARED_AT,
@@ -50,6 +51,8 @@ pub(super) struct Context {
     pub told: Cell<bool>,
     /// What counts in the block, if anything does.
     pub counter: Option<RefCell<BlockCounter>>,
+    /// The texture that was used last.
+    pub texture: texture::Latest,
     /// The address of the first thread, and the local memory of all.
     first: *const Thread,
     local: Range,
@@ -140,6 +143,7 @@ impl Resident {
             cursor: std::ptr::null_mut(),
             executor: std::ptr::null_mut(),
             together: APART,
+            words: [0; 6],
         });
         let check =
             grid.checker.as_ref().map(|checker| RefCell::new(BlockChecker::new(checker.clone(), &grid)));
@@ -147,7 +151,8 @@ impl Resident {
         let (arena, guard) = (slot.arena(), std::ptr::null_mut());
         let (first, local) = (slot.threads.as_ptr(), slot.local());
         let told = Cell::new(true);
-        let context = Box::new(Context { grid, guard, arena, check, counter, told, first, local });
+        let texture = texture::Latest::default();
+        let context = Box::new(Context { grid, guard, arena, check, counter, told, texture, first, local });
         let mut resident = Self {
             slot,
             block,
@@ -492,7 +497,7 @@ impl Resident {
             Some((kind, legacy))
                 if row.iter().all(|t| t.stop == stop && (legacy || t.op[3] as u32 == mask)) =>
             {
-                self.execute(w, kind, alive);
+                self.execute(w, kind, alive, 0);
             }
             _ => {
                 self.warps[w].ready = 0;
@@ -627,8 +632,8 @@ impl Resident {
     /// Carries out the operations of a warp whose lanes have arrived.
     fn join(&mut self, w: usize) {
         self.vote_of_others(w);
-        let warp = self.warps[w];
-        let mut rest = warp.waiting;
+        let Warp { alive, mut waiting, .. } = self.warps[w];
+        let mut rest = waiting;
         let mut alone = 0;
         while rest != 0 {
             let lane = rest.trailing_zeros() as usize;
@@ -638,18 +643,18 @@ impl Resident {
                 rest &= !(1 << lane);
                 continue;
             }
-            let mask = self.slot.threads[w * WARP + lane].op[3] as u32;
-            let members = mask & warp.alive | 1 << lane;
-            let arrived = members & warp.waiting == members
-                && lanes(members).all(|l| {
-                    let (_, other) = self.cut(w, l);
-                    other.kind == cut.kind
-                        && !other.legacy
-                        && self.slot.threads[w * WARP + l].op[3] as u32 == mask
-                });
-            if arrived {
-                self.execute(w, cut.kind, members);
-                rest &= !members;
+            let mask_of = |l: usize| self.slot.threads[w * WARP + l].op[3] as u32;
+            let mask = mask_of(lane);
+            let comes = |l: usize| {
+                let (_, other) = self.cut(w, l);
+                other.kind == cut.kind && !other.legacy && mask_of(l) == mask
+            };
+            let members = mask & alive;
+            if members & waiting == members && lanes(members).all(comes) {
+                let guests = lanes(waiting & !members).filter(|&l| comes(l)).fold(0, |m, l| m | 1 << l);
+                self.execute(w, cut.kind, members, guests);
+                rest &= !(members | guests);
+                waiting &= !(members | guests);
             } else {
                 rest &= !(1 << lane);
             }
@@ -668,7 +673,7 @@ impl Resident {
                 self.patience = LITTLE_PATIENCE;
             }
             self.warps[w].rounds = 0;
-            self.execute(w, kind, group);
+            self.execute(w, kind, group, 0);
         }
     }
 
@@ -692,7 +697,10 @@ impl Resident {
         self.warps[w].ready |= group;
     }
 
-    fn execute(&mut self, w: usize, kind: CutKind, group: u32) {
+    /// Carries an operation out for lanes that name each other, and for guests that have come with them and name them, but not themselves. PTX
+    /// leaves open what comes of these; what the others get must not depend on them.
+    fn execute(&mut self, w: usize, kind: CutKind, members: u32, guests: u32) {
+        let group = members | guests;
         self.look_at_warp(w, kind, group);
         let first = w * WARP;
         let end = (first + WARP).min(self.slot.threads.len());
@@ -705,7 +713,7 @@ impl Resident {
                 operation(&states);
             }
         } else {
-            warp::execute_on_threads(kind, &mut self.slot.threads[first..end], group);
+            warp::execute_with_guests(kind, &mut self.slot.threads[first..end], members, guests);
         }
         self.warps[w].waiting &= !group;
         self.warps[w].ready |= group;

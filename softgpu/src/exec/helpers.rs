@@ -25,8 +25,11 @@ pub(super) fn addresses() -> Helpers {
         device_runtime: device_runtime::call as *const () as usize,
         check: check as *const () as usize,
         texture: super::texture::texture as *const () as usize,
+        textures: super::texture::textures as *const () as usize,
         count: count as *const () as usize,
         tensor: super::tensor::tensor as *const () as usize,
+        tensors: super::tensor::tensors as *const () as usize,
+        exchange: super::block::rows::exchange as *const () as usize,
     }
 }
 

@@ -29,6 +29,7 @@ mod memory;
 mod mirror;
 mod modules;
 mod nearby;
+mod operands;
 mod printf;
 mod shared;
 mod slot;

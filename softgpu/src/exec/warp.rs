@@ -1,6 +1,6 @@
 //! The operations that the lanes of a warp carry out together.
 
-use crate::abi::{CutKind, ReduceOp, ShuffleMode, Thread, VoteMode, WARP};
+use crate::abi::{CutKind, LANES, ROW_OPERANDS, ReduceOp, ShuffleMode, Thread, VoteMode, WARP};
 
 /// The lanes of a mask.
 pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -41,6 +41,29 @@ pub(super) fn execute_on_threads(kind: CutKind, row: &mut [Thread], group: u32) 
     }
 }
 
+/// Carries an operation out for the lanes in `members`, and for guests that name those lanes and not themselves. These get what members get; a
+/// shuffle takes values from all, as hardware does where they go together.
+pub(super) fn execute_with_guests(kind: CutKind, row: &mut [Thread], members: u32, guests: u32) {
+    if guests == 0 || members == 0 || matches!(kind, CutKind::Shuffle(_)) {
+        return execute_on_threads(kind, row, members | guests);
+    }
+    if let CutKind::Vote(mode) = kind {
+        return vote_of_others(mode, row, members | guests);
+    }
+    let values: Vec<u64> = row.iter().map(|thread| thread.op[0]).collect();
+    execute_on_threads(kind, row, members);
+    let leader = members.trailing_zeros() as usize;
+    let [first, second, ..] = row[leader].op;
+    for guest in lanes(guests) {
+        let same = || lanes(members).filter(|&l| values[l] == values[guest]).fold(0u32, |m, l| m | 1 << l);
+        (row[guest].op[0], row[guest].op[1]) = match kind {
+            CutKind::MatchAny => (same().into(), second),
+            CutKind::Elect => (first, 0),
+            _ => (first, second),
+        };
+    }
+}
+
 /// What comes of a vote of some lanes, of which those in `ballot` say yes.
 fn vote(mode: VoteMode, ballot: u32, group: u32) -> u32 {
     match mode {
@@ -57,6 +80,21 @@ pub(super) fn vote_of_others(mode: VoteMode, row: &mut [Thread], group: u32) {
     for lane in lanes(group) {
         let named = row[lane].op[3] as u32 & group;
         row[lane].op[0] = u64::from(vote(mode, ballot & named, named));
+    }
+}
+
+/// The operands of the groups of a warp.
+type OperandsOfGroups<'a> = [&'a mut [[u64; LANES]; ROW_OPERANDS]; WARP / LANES];
+
+/// Carries an operation out for all lanes of a warp whose operands are in rows.
+pub(super) fn execute_in_rows(kind: CutKind, rows: OperandsOfGroups<'_>) {
+    let mut operands = Operands::default();
+    for (group, row) in rows.iter().enumerate() {
+        (0..3).for_each(|n| operands.0[n][group * LANES..][..LANES].copy_from_slice(&row[n]));
+    }
+    execute(kind, &mut operands, !0);
+    for (group, row) in rows.into_iter().enumerate() {
+        (0..2).for_each(|n| row[n].copy_from_slice(&operands.0[n][group * LANES..][..LANES]));
     }
 }
 
@@ -124,21 +162,40 @@ pub(super) fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
 }
 
 fn shuffle(mode: ShuffleMode, operands: &mut Operands, group: u32) {
-    let values = operands.0[0];
-    if group == !0 {
-        (0..WARP).for_each(|lane| shuffle_lane(mode, operands, lane, &values, group));
-    } else {
-        lanes(group).for_each(|lane| shuffle_lane(mode, operands, lane, &values, group));
+    // Each mode has a loop of its own.
+    match mode {
+        ShuffleMode::Up => shuffle_as(ShuffleMode::Up, operands, group),
+        ShuffleMode::Down => shuffle_as(ShuffleMode::Down, operands, group),
+        ShuffleMode::Butterfly => shuffle_as(ShuffleMode::Butterfly, operands, group),
+        ShuffleMode::Index => shuffle_as(ShuffleMode::Index, operands, group),
     }
 }
 
 #[inline(always)]
-fn shuffle_lane(mode: ShuffleMode, operands: &mut Operands, lane: usize, values: &[u64; WARP], group: u32) {
+fn shuffle_as(mode: ShuffleMode, operands: &mut Operands, group: u32) {
     let [result, b, c] = &mut operands.0;
-    let (inside_at, c) = (&mut b[lane], c[lane] as u32);
-    let b = *inside_at as u32 & 31;
+    let values = *result;
+    if group == !0 {
+        for lane in 0..WARP {
+            let (source, inside) = source(mode, lane, b[lane], c[lane]);
+            (result[lane], b[lane]) = (values[source], u64::from(inside));
+        }
+        return;
+    }
+    for lane in lanes(group) {
+        let (source, inside) = source(mode, lane, b[lane], c[lane]);
+        // What a lane that takes no part would hand over is undefined; devices (seen on capability 9.0) give 0, so that sums over half a
+        // warp with the mask of a whole one come out right.
+        (result[lane], b[lane]) =
+            (if group >> source & 1 != 0 { values[source] } else { 0 }, u64::from(inside));
+    }
+}
+
+/// The lane that another one gets its value from, and whether that is as its operands b and c say.
+#[inline(always)]
+fn source(mode: ShuffleMode, lane: usize, b: u64, c: u64) -> (usize, bool) {
+    let (this, b, c) = (lane as u32, b as u32 & 31, c as u32);
     let (clamp, segment) = (c & 31, c >> 8 & 31);
-    let this = lane as u32;
     let first = this & segment;
     let last = first | clamp & !segment;
     let (source, inside) = match mode {
@@ -150,11 +207,7 @@ fn shuffle_lane(mode: ShuffleMode, operands: &mut Operands, lane: usize, values:
             (source, source <= last)
         }
     };
-    let source = if inside { source as usize & 31 } else { lane };
-    // What a lane that takes no part would hand over is undefined; devices (seen on capability 9.0) give 0, so that sums over half a
-    // warp with the mask of a whole one come out right.
-    result[lane] = if group >> source & 1 != 0 { values[source] } else { 0 };
-    *inside_at = u64::from(inside);
+    (if inside { source as usize & 31 } else { lane }, inside)
 }
 
 #[cfg(test)]
@@ -211,6 +264,41 @@ mod tests {
         row.iter_mut().for_each(|t| (t.op[1], t.op[2]) = (8, 31));
         execute_on_threads(CutKind::Shuffle(ShuffleMode::Down), &mut row, 0xffff);
         assert_eq!((row[3].op[0], row[12].op[0]), (111, 0));
+    }
+
+    #[test]
+    fn members_get_what_they_would_without_guests() {
+        let (members, guests) = (0x3fff_ffffu32, 0xc000_0000u32);
+        let given = || {
+            let mut row = row();
+            row.iter_mut()
+                .for_each(|t| (t.op[0], t.op[1], t.op[2], t.op[3]) = (t.op[0] / 3, 1, 31, members.into()));
+            row
+        };
+        let kinds = [
+            CutKind::Shuffle(ShuffleMode::Butterfly),
+            CutKind::Vote(VoteMode::Ballot),
+            CutKind::MatchAny,
+            CutKind::MatchAll,
+            CutKind::Redux(ReduceOp::Add),
+            CutKind::Elect,
+        ];
+        for kind in kinds {
+            let (mut alone, mut with) = (given(), given());
+            execute_on_threads(kind, &mut alone, members);
+            execute_with_guests(kind, &mut with, members, guests);
+            let results = |row: &[Thread]| row.iter().map(|t| [t.op[0], t.op[1]]).collect::<Vec<_>>();
+            let (alone, with) = (results(&alone), results(&with));
+            assert_eq!(alone[..30], with[..30], "{kind:?}");
+            let expected = match kind {
+                CutKind::Shuffle(_) => [131 / 3, 1],
+                // Lane 29, as the guest, has 43.
+                CutKind::MatchAny => [1 << 29, with[0][1]],
+                CutKind::Elect => [0, 0],
+                _ => with[0],
+            };
+            assert_eq!(with[30], expected, "{kind:?}");
+        }
     }
 
     #[test]

@@ -134,8 +134,11 @@ fn compile(text: &str) -> Result<(), String> {
         device_runtime: 64,
         check: 64,
         texture: 64,
+        textures: 64,
         count: 64,
         tensor: 64,
+        tensors: 64,
+        exchange: 64,
     };
     let environment =
         Environment { arena: Range { base, size: 1 << 40 }, globals, helpers, checks: Default::default() };

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rgpu_device::texture::{
+    AddressMode, ChannelKind, TEXTURE_HEADER_BYTES, TexelFormat, TextureFlags, TextureHeader, TextureKind,
+};
 use rgpu_device::{Device, HostData, HostTarget, Launch, MemoryKind, Range, Region, Target};
 use rgpu_softgpu::compile::vector;
 use rgpu_softgpu::{Config, SoftGpu};
@@ -49,6 +52,7 @@ const KERNELS: &[Row] = &[
     ("before", |n| line(n, 128), 0),
     ("sums", |n| line(n, 128), 0),
     ("sums", |n| line(n, 50), 0),
+    ("textures", |n| line(n, 128), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),
@@ -80,6 +84,21 @@ impl rgpu_device::Host for Quiet {
     fn host_func(&self, _: u64) {}
 }
 
+/// A texture and another one of the input, and between them a surface of the output.
+fn headers(input: u64, output: u64) -> Vec<u8> {
+    let single = |channels| TexelFormat::new(ChannelKind::Float, 32, channels).unwrap();
+    let plane = |base, channels, size: [u32; 3]| {
+        TextureHeader::plain(TextureKind::Plane, single(channels), base, size, [2048, 0])
+    };
+    let mut textures =
+        [plane(input, 1, [512, 300, 0]), plane(output, 1, [512, 512, 0]), plane(input, 2, [256, 70, 0])];
+    textures[0].flags.linear = true;
+    textures[1].flags.surface = true;
+    textures[2].flags = TextureFlags { linear: true, normalized: true, ..TextureFlags::default() };
+    textures[2].address = [AddressMode::Mirror, AddressMode::Wrap, AddressMode::Clamp];
+    textures.iter().flat_map(TextureHeader::to_bytes).collect()
+}
+
 /// A kernel with its memory.
 struct Ready {
     gpu: Arc<SoftGpu>,
@@ -99,7 +118,7 @@ impl Ready {
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
         let memory = plan.devices[0].base;
         let bytes = 4 * u64::from(n.max(512 * 512));
-        gpu.mem_alloc(0, memory, 2 * bytes, MemoryKind::Device).unwrap();
+        gpu.mem_alloc(0, memory, 2 * bytes + 4096, MemoryKind::Device).unwrap();
         let module = gpu.module_load(0, 7, PTX, &[]).unwrap();
         let numbers = (0..bytes / 4).flat_map(|i| ((i * 7919 % 1000) as f32 / 250.0).to_le_bytes());
         let input: Vec<u8> = numbers.collect();
@@ -107,6 +126,8 @@ impl Ready {
         let output = Range { base: memory + bytes, size: bytes };
         let zeros = HostData::Owned(vec![0; bytes as usize]);
         gpu.copy_to_device(0, Region::linear(output.base, bytes), 0, zeros).unwrap();
+        let behind = Region::linear(output.end(), 3 * TEXTURE_HEADER_BYTES as u64);
+        gpu.copy_to_device(0, behind, 0, HostData::Owned(headers(memory, output.base))).unwrap();
         let mut params = memory.to_le_bytes().to_vec();
         params.extend(output.base.to_le_bytes());
         params.extend(n.to_le_bytes());

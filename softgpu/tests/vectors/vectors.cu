@@ -312,3 +312,33 @@ extern "C" __global__ void sums(const float *in, float *out, unsigned n) {
     __syncthreads();
     if (i > 1 && i < n) out[i] = part + atomicAdd(&out[i], 1.5f);
 }
+
+// Reads a texture and writes a surface, between barriers, in branches and in loops that lanes leave one by one. Behind the output are the
+// texture's and the surface's headers.
+extern "C" __global__ void textures(const float *in, float *out, unsigned n) {
+    __shared__ float part[128];
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x, x = i % 512, y = i / 512;
+    unsigned long long header = (unsigned long long)(in + 2 * max(n, 512u * 512u));
+    cudaTextureObject_t texture = header;
+    cudaSurfaceObject_t surface = header + 128;
+    float v = tex2D<float>(texture, x + 0.25f, y + 0.75f);
+    part[t] = v;
+    __syncthreads();
+    float other = part[blockDim.x - 1 - t];
+    if (t % 3 == 0) {
+        v += tex2D<float>(texture, other * 100, v * 50);
+    } else if (i < n) {
+        float2 pair = tex2D<float2>(header + 256, x * 0.01f - 1, other);
+        v += pair.x - 2 * pair.y;
+    }
+    for (unsigned r = 0; r < i % 5; r++) v += tex2D<float>(texture, v + r, r * 20.5f);
+    __syncthreads();
+    part[t] = v;
+    __syncthreads();
+    if (i < n) {
+        surf2Dwrite(v + part[t ^ 1], surface, x * 4, y);
+        float back;
+        surf2Dread(&back, surface, x * 4, y);
+        if (back > 1) surf2Dwrite(back - 1, surface, (x ^ 1) % 512 * 4, 511 - y, cudaBoundaryModeZero);
+    }
+}

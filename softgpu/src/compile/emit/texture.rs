@@ -1,15 +1,21 @@
 //! Textures and surfaces: operands are put where the helper finds them ([`abi::texture`]), and results are taken from there.
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::cuts::operand_offset;
 use super::memory::Target;
 use super::special::bits_type;
 use super::{Emitter, Result, int_class, trusted};
 use crate::abi;
 use crate::abi::texture::{COORDINATES, Detail, Geometry, LAYER, REST, TextureOp};
 use rgpu_image::ptx::ast::{AddressBase, Operand, Symbol, Type};
+
+/// Where a word of an operation's operands and results is in the block.
+fn word_offset(n: usize) -> i32 {
+    (offset_of!(abi::Block, words) + 4 * n) as i32
+}
 
 impl<'a> Emitter<'a, '_> {
     /// `tex`, `tld4`, `txq`, `suq`, `suld`, `sust`, `sured`, `istypep`
@@ -122,8 +128,7 @@ impl<'a> Emitter<'a, '_> {
             let value = self.src(part, ty)?;
             if ty.bits() == 64 {
                 let value = self.as_int(value);
-                let at = operand_offset(0) + (REST + 2 * index) as i32 * 4;
-                self.b.ins().store(trusted(), value, self.thread, at);
+                self.b.ins().store(trusted(), value, self.block, word_offset(REST + 2 * index));
             } else {
                 self.put_word(REST + index, value);
             }
@@ -135,20 +140,19 @@ impl<'a> Emitter<'a, '_> {
     pub(super) fn put_word(&mut self, n: usize, value: Value) {
         let value = self.as_int(value);
         let value = self.resize(value, types::I32, false);
-        self.b.ins().store(trusted(), value, self.thread, operand_offset(0) + n as i32 * 4);
+        self.b.ins().store(trusted(), value, self.block, word_offset(n));
     }
 
     /// A result.
     pub(super) fn word(&mut self, n: usize) -> Value {
-        self.b.ins().load(types::I32, trusted(), self.thread, operand_offset(0) + n as i32 * 4)
+        self.b.ins().load(types::I32, trusted(), self.block, word_offset(n))
     }
 
     /// Puts results into registers: a word for each, or two.
     fn take_words(&mut self, operand: &'a Operand, ty: Type) -> Result<()> {
         for (index, register) in self.vector(operand).iter().enumerate() {
             let value = if ty.bits() == 64 {
-                let at = operand_offset(0) + index as i32 * 8;
-                self.b.ins().load(types::I64, trusted(), self.thread, at)
+                self.b.ins().load(types::I64, trusted(), self.block, word_offset(2 * index))
             } else {
                 let value = self.word(index);
                 self.resize(value, int_class(ty.bits()), false)

@@ -26,6 +26,7 @@ extern "C" fn no_count(_: *mut Block, _: u64) {}
 extern "C" fn no_texture(_: *mut Block, _: u64, _: u64) -> u32 {
     abi::TRAP_ADDRESS
 }
+extern "C" fn no_textures() {}
 extern "C" fn no_malloc(_: *mut Block, _: u64) -> u64 {
     0
 }
@@ -93,8 +94,11 @@ impl Machine {
             device_runtime: no_runtime as *const () as usize,
             check: no_check as extern "C" fn(*mut Block, u64, u64) -> u64 as usize,
             texture: no_texture as extern "C" fn(*mut Block, u64, u64) -> u32 as usize,
+            textures: no_textures as *const () as usize,
             count: no_count as extern "C" fn(*mut Block, u64) as usize,
             tensor: no_texture as extern "C" fn(*mut Block, u64, u64) -> u32 as usize,
+            tensors: no_textures as *const () as usize,
+            exchange: no_textures as *const () as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
         let linked = program.link(Environment { arena: arena_range, globals, helpers, checks });
@@ -161,6 +165,7 @@ impl Machine {
                 cursor: std::ptr::null_mut(),
                 executor: std::ptr::null_mut(),
                 together: abi::APART,
+                words: [0; 6],
             };
             let stride = kernel.state_bytes as usize / 16 + 1;
             let mut row: Vec<Thread> = (0..threads)

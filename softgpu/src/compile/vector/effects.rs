@@ -30,9 +30,15 @@ impl Translator<'_> {
         let data = self.func.dfg.insts[inst];
         match data {
             _ if self.done.remove(&inst) => Ok(()),
-            InstructionData::Load { opcode: Opcode::Load, .. } if self.load_from_row(inst)? => Ok(()),
+            InstructionData::Load { opcode: Opcode::Load, .. }
+                if self.load_word(inst)? || self.load_from_row(inst)? =>
+            {
+                Ok(())
+            }
             InstructionData::Store { opcode: Opcode::Store, args: [value, _], .. }
-                if self.store_to_row(inst, value)? || self.store_of_little(inst, value)? =>
+                if self.store_word(inst, value)?
+                    || self.store_to_row(inst, value)?
+                    || self.store_of_little(inst, value)? =>
             {
                 Ok(())
             }
@@ -571,9 +577,13 @@ impl Translator<'_> {
         let Some(callee) = constant(self.func, args[0]) else {
             return Err("a call through a pointer".into());
         };
-        // The function for textures finds its operands in the running thread.
-        if self.flow.has_cuts() && callee == self.own.helpers.texture as i64 {
-            return Err("an operation on a texture beside cuts".into());
+        let helpers = self.own.helpers;
+        for (one, all) in [(helpers.texture, helpers.textures), (helpers.tensor, helpers.tensors)] {
+            if let &[_, _, object, number] = &args[..]
+                && callee == one as i64
+            {
+                return self.operate(inst, all, object, number);
+            }
         }
         let small = signature.params.iter().chain(&signature.returns).any(|p| p.value_type.bits() < 32);
         if small || signature.returns.len() > 1 {

@@ -17,6 +17,7 @@ mod flow;
 mod kept;
 mod llvm;
 mod object;
+mod operands;
 mod phases;
 mod rows;
 mod segments;

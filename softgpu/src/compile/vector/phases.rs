@@ -24,6 +24,8 @@ use crate::abi::{self, Block, Cut, CutKind, Row, Thread};
 pub(super) enum Stop {
     /// At a barrier of the whole block: the number of the cut.
     Barrier(u32),
+    /// At an operation of whole warps, of which all in the block make one: likewise.
+    Exchange(u32),
     /// For good.
     Exit,
 }
@@ -32,7 +34,7 @@ impl Stop {
     /// As [`Thread::stop`] has it.
     pub(super) fn number(self) -> u32 {
         match self {
-            Self::Barrier(cut) => cut,
+            Self::Barrier(cut) | Self::Exchange(cut) => cut,
             Self::Exit => abi::STOP_EXIT,
         }
     }
@@ -55,6 +57,8 @@ pub(super) struct Phases {
     /// The blocks that stop so, by number.
     stops: HashMap<usize, Stop>,
     barriers: Vec<Barrier>,
+    /// The numbers of the cuts at which warps exchange values.
+    exchanges: Vec<u32>,
 }
 
 /// All copies together have at most so many instructions.
@@ -64,30 +68,37 @@ const MOST_COPIES: usize = 64;
 /// The most groups that a block has.
 const MOST_GROUPS: usize = abi::MAX_THREADS / LANES;
 /// The operand that names the lanes of a warp which wait for each other.
-const MASK: usize = 3;
+pub(super) const MASK: usize = 3;
 /// After so many phases the executor may look whether the grid goes on at all.
 const TURNS: u32 = 1000;
 
 impl Phases {
     /// Divides a kernel with these cuts into phases, if that can be done.
     pub(super) fn find(func: &Function, flow: &Flow, cuts: &[Cut]) -> Option<(Self, Vec<Segment>)> {
-        let simple = |cut: &Cut| matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield);
+        let simple = |cut: &Cut| {
+            matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield) || exchanges(cut.kind)
+        };
         if !flow.has_cuts() || !cuts.iter().all(simple) {
             return None;
         }
+        let dispatch = dispatch(func, flow)?;
         let mut phases =
-            Self { dispatch: dispatch(func, flow)?, stops: HashMap::new(), barriers: Vec::new() };
+            Self { dispatch, stops: HashMap::new(), barriers: Vec::new(), exchanges: Vec::new() };
         for number in 0..flow.blocks.len() {
             let Some((stop, name)) = stop(func, flow, cuts, number) else { continue };
             phases.stops.insert(number, stop);
-            if let Stop::Barrier(cut) = stop {
-                phases.barriers.push(Barrier { cut, name });
+            match stop {
+                Stop::Barrier(cut) => phases.barriers.push(Barrier { cut, name }),
+                Stop::Exchange(cut) => phases.exchanges.push(cut),
+                Stop::Exit => {}
             }
         }
-        if phases.barriers.is_empty() || phases.barriers.len() >= MOST_COPIES {
+        let met: Vec<u32> =
+            phases.barriers.iter().map(|b| b.cut).chain(phases.exchanges.iter().copied()).collect();
+        if met.is_empty() || met.len() >= MOST_COPIES {
             return None;
         }
-        let begins = std::iter::once(0).chain(phases.barriers.iter().map(|barrier| barrier.cut));
+        let begins = std::iter::once(0).chain(met);
         let copies: Vec<Segment> = begins.map(|cut| phases.behind(flow, cut)).collect::<Option<_>>()?;
         let blocks = copies.iter().flat_map(|copy| &copy.places).map(|&place| flow.order[place]);
         let size: usize = blocks.map(|block| func.layout.block_insts(flow.blocks[block]).count()).sum();
@@ -116,6 +127,14 @@ impl Phases {
         let places = (0..flow.order.len()).filter(|&place| has[flow.order[place]]).collect();
         Some(Segment { places, enters: Some(cut), ..Segment::plain(0..0) })
     }
+}
+
+/// Whether an operation gives all lanes of a warp what depends on the operands of all.
+fn exchanges(kind: CutKind) -> bool {
+    matches!(
+        kind,
+        CutKind::Shuffle(_) | CutKind::Vote(_) | CutKind::MatchAny | CutKind::MatchAll | CutKind::Redux(_)
+    )
 }
 
 /// Which edge of the dispatch leads behind a cut: what comes first is where no number is one of a cut.
@@ -156,7 +175,11 @@ fn stop(func: &Function, flow: &Flow, cuts: &[Cut], number: usize) -> Option<(St
     let name = match cut.kind {
         CutKind::Barrier => known(OP).filter(|name| (0..16).contains(name) && known(OP + 8) == Some(0))?,
         // Where all threads of the block have come to it, so have those of each warp.
-        CutKind::WarpSync if cut.legacy || known(OP + 8 * MASK).is_some_and(|mask| mask as u32 == !0) => 0,
+        kind if cut.legacy || known(OP + 8 * MASK).is_some_and(|mask| mask as u32 == !0) => match kind {
+            CutKind::WarpSync => 0,
+            kind if exchanges(kind) => return Some((Stop::Exchange(stop), 0)),
+            _ => return None,
+        },
         _ => return None,
     };
     Some((Stop::Barrier(stop), name))
@@ -180,13 +203,19 @@ impl Translator<'_> {
             .collect();
         let plane = self.make(format!("mul i32 {}, {}", sides[0], sides[1]));
         let all = self.make(format!("mul i32 {plane}, {}", sides[2]));
-        let whole = self.make(format!("icmp eq i32 %a1, {all}"));
+        let mut whole = self.make(format!("icmp eq i32 %a1, {all}"));
+        let exchanges = self.phases.as_ref().map(|phases| phases.exchanges.clone()).unwrap_or_default();
+        if !exchanges.is_empty() {
+            let rest = self.make(format!("and i32 %a1, {}", abi::WARP - 1));
+            let warps = self.make(format!("icmp eq i32 {rest}, 0"));
+            whole = self.make(format!("and i1 {whole}, {warps}"));
+        }
         let at = self.pointer("%a2", offset_of!(Block, together) as i64);
         let known = self.make(format!("load i32, ptr {at}, align 4"));
         self.line(format!("store i32 {TURNS}, ptr %turns"));
         self.line(format!("br i1 {whole}, label %known, label %r0"));
         self.begin("known");
-        self.go_on_behind(&known, "r0");
+        self.go_on_behind(&known, "r0", 'r');
         for segment in 0..self.segments.len() {
             self.segment = segment;
             self.one_segment("%a0", end)?;
@@ -203,7 +232,15 @@ impl Translator<'_> {
             let next = self.label();
             self.line(format!("br i1 {exits}, label %gone, label %{next}"));
             self.begin(&next);
-            self.go_on_behind(&stopped, "leave");
+            self.go_on_behind(&stopped, "leave", 'x');
+        }
+        for (n, copy) in self.segments.clone().iter().enumerate() {
+            let Some(cut) = copy.enters else { continue };
+            self.begin(&format!("x{n}"));
+            if exchanges.contains(&cut) {
+                self.exchange(cut);
+            }
+            self.line(format!("br label %r{n}"));
         }
         self.begin("leave");
         // Where all threads of the block have ended, that is all that the executor wants to know.
@@ -224,10 +261,17 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Goes to the copy behind a stop, or elsewhere if there is none.
-    fn go_on_behind(&mut self, stopped: &str, elsewhere: &str) {
+    /// Has all warps of the block make the operation that they have come to.
+    fn exchange(&mut self, cut: u32) {
+        let helper = self.function(self.own.helpers.exchange);
+        let callee = self.make(format!("inttoptr i64 {helper} to ptr"));
+        self.line(format!("call void {callee}(i64 %a2, i64 %a0, i32 %a1, i32 {cut})"));
+    }
+
+    /// Goes to the copy behind a stop, or elsewhere if there is none. `part` begins the labels of the copies.
+    fn go_on_behind(&mut self, stopped: &str, elsewhere: &str, part: char) {
         let copies = self.segments.iter().enumerate().filter_map(|(n, copy)| Some((n, copy.enters?)));
-        let copies: Vec<String> = copies.map(|(n, cut)| format!("i32 {cut}, label %r{n}")).collect();
+        let copies: Vec<String> = copies.map(|(n, cut)| format!("i32 {cut}, label %{part}{n}")).collect();
         self.line(format!("switch i32 {stopped}, label %{elsewhere} [ {} ]", copies.join(" ")));
     }
 
@@ -279,9 +323,17 @@ impl Translator<'_> {
         }
         let everybody = all_lanes("i64", u32::MAX);
         let nothing = "zeroinitializer".to_owned();
-        for (n, operand) in [(0, names), (1, nothing), (MASK, everybody)] {
+        let exchanges = self.phases.as_ref().map(|phases| phases.exchanges.clone()).unwrap_or_default();
+        for (n, operand) in [(MASK, everybody), (0, names), (1, nothing)] {
             let at = self.pointer(&row, (offset_of!(Row, op) + 8 * LANES * n) as i64);
             self.line(format!("store {ty} {operand}, ptr {at}, align 64"));
+            // Operands of an exchange are there already.
+            if n == MASK && !exchanges.is_empty() {
+                let cuts: Vec<String> =
+                    exchanges.iter().map(|cut| format!("i32 {cut}, label %settled")).collect();
+                self.line(format!("switch i32 {number}, label %late.names [ {} ]", cuts.join(" ")));
+                self.begin("late.names");
+            }
         }
         self.line("br label %settled");
         self.begin("settled");

@@ -16,6 +16,9 @@ pub(super) const NOBODY: u32 = abi::APART - 1;
 
 const RESUME: usize = offset_of!(Thread, resume);
 const STOP: usize = offset_of!(Thread, stop);
+/// The operands of a cut, and the one among them that names the lanes which wait for each other.
+const OP: usize = offset_of!(Thread, op);
+const MASK: usize = OP + 8 * super::phases::MASK;
 
 /// Something in the row of a group.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +58,6 @@ impl Translator<'_> {
             let shape = self.shapes.cells.get(&offset)?.0;
             return Some(Place { offset: size_of::<Row>() + LANES * usize::try_from(offset).ok()?, shape });
         }
-        const OP: usize = offset_of!(Thread, op);
         const END: usize = OP + 8 * ROW_OPERANDS;
         let field =
             thread_field(self.func, self.flow, inst).or_else(|| stored_field(self.func, self.flow, inst))?;
@@ -145,7 +147,7 @@ impl Translator<'_> {
     fn note_stop(&mut self, field: usize, value: Value) {
         let number = super::shape::constant(self.func, value);
         match field {
-            field if field == offset_of!(Thread, op) || field == offset_of!(Thread, op) + 8 => {
+            field if field == OP || field == OP + 8 => {
                 self.plain &= number.is_some();
             }
             RESUME => {
@@ -171,7 +173,11 @@ impl Translator<'_> {
                 if is_last {
                     self.stop_late(stop);
                 }
-                stop != Stop::Exit || field == STOP
+                match stop {
+                    Stop::Barrier(_) => true,
+                    Stop::Exchange(_) => !(OP..MASK).contains(&field),
+                    Stop::Exit => field == STOP,
+                }
             }
             None => {
                 if is_last {

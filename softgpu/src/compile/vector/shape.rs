@@ -73,6 +73,19 @@ pub(super) fn thread_field(func: &Function, flow: &Flow, inst: Inst) -> Option<u
     (func.dfg.resolve_aliases(arg) == flow.thread).then(|| usize::try_from(offset).ok()).flatten()
 }
 
+/// Which word of an operation's operands an access is to, if it is to one: see [`abi::Block::words`].
+pub(super) fn block_word(func: &Function, flow: &Flow, inst: Inst) -> Option<usize> {
+    let (address, offset) = match func.dfg.insts[inst] {
+        InstructionData::Load { opcode: Opcode::Load, arg, offset, .. } => (arg, offset),
+        InstructionData::Store { opcode: Opcode::Store, args: [_, address], offset, .. } => (address, offset),
+        _ => return None,
+    };
+    const WORDS: usize = offset_of!(abi::Block, words);
+    let block = func.dfg.block_params(flow.entry)[2];
+    let offset = usize::try_from(i32::from(offset)).ok()?.checked_sub(WORDS)? / 4;
+    (func.dfg.resolve_aliases(address) == block && offset < abi::operands::WORDS).then_some(offset)
+}
+
 /// Whether a value is the number of a thread in its row of the block, or in its warp.
 fn is_number_of_thread(func: &Function, flow: &Flow, value: Value) -> bool {
     let ValueDef::Result(inst, _) = func.dfg.value_def(func.dfg.resolve_aliases(value)) else { return false };
@@ -287,6 +300,9 @@ impl Shapes {
             && let Some(offset) = state_offset(func, flow, inst)
         {
             return self.cells.get(&offset).map_or(Shape::Varying, |cell| cell.0);
+        }
+        if opcode == Opcode::Load && block_word(func, flow, inst).is_some() {
+            return Shape::Varying;
         }
         let args: Vec<Shape> = func.dfg.inst_args(inst).iter().map(|&v| self.of(func, v)).collect();
         if opcode == Opcode::Load {

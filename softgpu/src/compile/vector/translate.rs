@@ -74,6 +74,8 @@ pub(super) struct Translator<'a> {
     pub(super) done: HashSet<Inst>,
     /// Stores that are to be made at the last of them.
     pub(super) stores: Option<(Stores, Inst)>,
+    /// Whether the function has room for the operands of operations on textures and bulk copies.
+    pub(super) has_operands: bool,
     /// Where this library's functions are in this process.
     pub(super) own: &'a Places<'a>,
     /// What the code's table of addresses holds.
@@ -189,6 +191,7 @@ impl<'a> Translator<'a> {
             plain: true,
             done: HashSet::new(),
             stores: None,
+            has_operands: false,
             own,
             addresses: Vec::new(),
             is_movable: true,
@@ -457,6 +460,11 @@ impl<'a> Translator<'a> {
         Some(
             self.make(format!("load i64, ptr getelementptr inbounds (i8, ptr @{ADDRESSES}, i64 {})", 8 * at)),
         )
+    }
+
+    /// The address of a function of this library.
+    pub(super) fn function(&mut self, address: usize) -> String {
+        self.address(address as i64).unwrap_or_else(|| address.to_string())
     }
 
     /// Names a value that the block has made.

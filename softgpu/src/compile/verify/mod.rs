@@ -228,7 +228,12 @@ impl Verifier<'_> {
                 ];
                 fields.iter().any(|&(at, size)| low >= at && high <= at + size)
             }
-            Region::Block => access == Access::Read && within(size_of::<abi::Block>() as i64),
+            Region::Block if access == Access::Read => within(size_of::<abi::Block>() as i64),
+            // Operands of operations on textures and bulk copies.
+            Region::Block => {
+                let words = std::mem::offset_of!(abi::Block, words) as i64;
+                low >= words && high <= words + size_of::<abi::operands::Words>() as i64
+            }
             Region::State => match self.role {
                 Role::Kernel { state, .. } => within((*state).into()),
                 Role::Function { .. } => false,

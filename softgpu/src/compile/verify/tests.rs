@@ -124,8 +124,11 @@ const HELPERS: abi::Helpers = abi::Helpers {
     device_runtime: 0x700,
     check: 0x800,
     texture: 0x900,
+    textures: 0x980,
     count: 0xa00,
     tensor: 0xb00,
+    tensors: 0xb80,
+    exchange: 0xc80,
 };
 
 /// What verifying says of a function with the signature of one that takes eight bytes and a number.

@@ -86,7 +86,10 @@ impl Resident {
         }
         let mask = thread.op[3] as u32;
         let full = self.full(w);
-        if mask >> first & 1 == 0 {
+        let names_itself = |&l: &usize| self.slot.threads[w * WARP + l].op[3] >> l & 1 != 0;
+        if let Some(stranger) = lanes(group).find(|lane| !names_itself(lane)) {
+            let thread = &self.slot.threads[w * WARP + stranger];
+            let mask = thread.op[3] as u32;
             self.report(
                 thread,
                 &format!("Invalid arguments: the mask {mask:#010x} does not name the thread itself"),

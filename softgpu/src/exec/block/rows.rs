@@ -2,9 +2,9 @@
 //! ([`Row`]), until something needs it in the threads themselves.
 
 use super::super::slot::Slot;
-use super::super::warp::{self, Operands};
-use super::Resident;
-use crate::abi::{APART, CutKind, Kernel, LANES, ROW_OPERANDS, Row, STOP_EXIT, Thread, WARP};
+use super::super::warp;
+use super::{Context, Resident};
+use crate::abi::{APART, Block, CutKind, Kernel, LANES, ROW_OPERANDS, Row, STOP_EXIT, Thread, WARP};
 
 /// Which groups have theirs in rows.
 #[derive(Debug, Default)]
@@ -232,18 +232,39 @@ impl Resident {
             return true;
         }
         self.look_at_warp(w, cut.kind, !0);
-        let mut operands = Operands::default();
-        for group in 0..WARP / LANES {
-            let row = self.rows.row(&self.slot, &grid.kernel, first + group);
-            (0..3).for_each(|n| operands.0[n][group * LANES..][..LANES].copy_from_slice(&row.op[n]));
-        }
-        warp::execute(cut.kind, &mut operands, !0);
-        for group in 0..WARP / LANES {
-            let row = self.rows.row_mut(&mut self.slot, &grid.kernel, first + group);
-            (0..2).for_each(|n| row.op[n].copy_from_slice(&operands.0[n][group * LANES..][..LANES]));
-        }
+        // SAFETY: each of the warp's groups has a row, and no compiled code runs.
+        unsafe { exchange_in(&self.slot.threads[start..start + WARP], &grid.kernel, cut.kind) };
         self.warps[w].ready = !0;
         true
+    }
+}
+
+/// Has a warp make an operation whose operands are in the rows of its groups.
+///
+/// # Safety
+/// They have rows, which nobody else uses meanwhile.
+unsafe fn exchange_in(threads: &[Thread], kernel: &Kernel, kind: CutKind) {
+    let offset = Row::offset(kernel.state_bytes);
+    warp::execute_in_rows(
+        kind,
+        std::array::from_fn(|group| {
+            // SAFETY: as in `row`; each group has its own.
+            unsafe { &mut (*threads[group * LANES].state.add(offset).cast::<Row>()).op }
+        }),
+    );
+}
+
+/// [`Helpers::exchange`](crate::abi::Helpers::exchange).
+pub(in super::super) extern "C" fn exchange(block: *mut Block, first: *mut Thread, count: u32, cut: u32) {
+    // SAFETY: called by code for vectors with its own block, whose executor is the context, and all threads of it, whose groups have rows. That code
+    // waits, and nothing here has to be dropped.
+    unsafe {
+        let context = &*(*block).executor.cast::<Context>();
+        let kernel = &context.grid.kernel;
+        let Some(cut) = kernel.cuts.get(cut.wrapping_sub(1) as usize) else { return };
+        for warp in std::slice::from_raw_parts(first, count as usize).chunks_exact(WARP) {
+            exchange_in(warp, kernel, cut.kind);
+        }
     }
 }
 

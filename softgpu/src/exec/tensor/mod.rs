@@ -18,16 +18,13 @@ use rgpu_device::tensor_map::{
 use super::arena::WINDOW;
 use super::block::Context;
 use super::check::Place;
+use super::operands;
 use super::space::{Space, Trap};
-use crate::abi::tensor::{BYTES, BulkReduce, Number, SHARED, TensorOp, VALUE, WORDS};
+use crate::abi::operands::{Operands, Words};
+use crate::abi::tensor::{BYTES, BulkReduce, Number, SHARED, TensorOp, VALUE};
 use crate::abi::{
     Access, AccessKind, Block, TRAP_ADDRESS, TRAP_LINE, TRAP_MISALIGNED, TRAP_TENSOR_MAP, Thread,
 };
-
-/// Operands and results of an operation.
-type Words = [u32; WORDS];
-
-const _: () = assert!(size_of::<Words>() == size_of::<[u64; 6]>());
 
 /// Who looks at accesses, if anybody does.
 struct Look<'a> {
@@ -194,21 +191,40 @@ impl Reach<'_> {
     }
 }
 
+/// Carries an operation out for the block's running thread; yields 0, or a trap.
+///
+/// # Safety
+/// To be called by compiled code with its own block, whose executor is the context, and whose cursor is its running thread.
+unsafe fn operate(block: *mut Block, address: u64, operation: u64, words: &mut Words) -> u32 {
+    // SAFETY: as the caller promises; both outlive the call, and nobody writes to them meanwhile.
+    let (context, block) = unsafe { (&*(*block).executor.cast::<Context>(), &*block) };
+    // SAFETY: as above.
+    let Some(thread) = (unsafe { block.cursor.as_ref() }) else { return TRAP_ADDRESS };
+    let Some(op) = TensorOp::from_number(operation) else { return TRAP_TENSOR_MAP };
+    let look = context.check.is_some().then_some(Look { context, block, thread });
+    let reach = Reach { space: Space(context.arena), window: block.shared_base, look };
+    reach.operate(address, op, words).err().unwrap_or(0)
+}
+
 /// [`Helpers::tensor`](crate::abi::Helpers::tensor).
 pub(super) extern "C" fn tensor(block: *mut Block, address: u64, operation: u64) -> u32 {
-    // SAFETY: called by compiled code with its own block, whose executor is the context, and whose cursor is its running
-    // thread; both outlive the call, and nobody else accesses the thread's operands. Nothing here has to be dropped, so that
-    // the call may be abandoned.
+    // SAFETY: called by compiled code with its own block, which nobody else writes to. Nothing here has to be dropped, so that the call may
+    // be abandoned.
+    unsafe { operands::of_one(block, |words| operate(block, address, operation, words)) }
+}
+
+/// [`Helpers::tensors`](crate::abi::Helpers::tensors).
+pub(super) extern "C" fn tensors(
+    block: *mut Block,
+    first: *mut Thread,
+    lanes: u64,
+    operation: u64,
+    given: *mut Operands,
+) {
+    // SAFETY: as above; the threads are the block's, and the operands the caller's own.
     unsafe {
-        let context = &*(*block).executor.cast::<Context>();
-        (*context.guard).want_room();
-        let Some(thread) = (*block).cursor.as_ref() else { return TRAP_ADDRESS };
-        let Some(op) = TensorOp::from_number(operation) else { return TRAP_TENSOR_MAP };
-        let mut words = thread.op.as_ptr().cast::<Words>().read();
-        let look = context.check.is_some().then_some(Look { context, block: &*block, thread });
-        let reach = Reach { space: Space(context.arena), window: (*block).shared_base, look };
-        let outcome = reach.operate(address, op, &mut words);
-        (*block).cursor.cast::<u8>().add(std::mem::offset_of!(Thread, op)).cast::<Words>().write(words);
-        outcome.err().unwrap_or(0)
+        operands::of_lanes(block, first, lanes, given, |address, words| {
+            operate(block, address, operation, words)
+        });
     }
 }

@@ -4,7 +4,8 @@ use rgpu_device::Range;
 use rgpu_device::tensor_map::{Element, Shape, Swizzle, TENSOR_MAP_BYTES, TENSOR_MAP_MAGIC, TensorMap};
 
 use super::{Reach, Space};
-use crate::abi::tensor::{BYTES, COORDINATES, SHARED, TensorOp, WORDS};
+use crate::abi::operands::WORDS;
+use crate::abi::tensor::{BYTES, COORDINATES, SHARED, TensorOp};
 use crate::abi::{TRAP_ADDRESS, TRAP_MISALIGNED, TRAP_TENSOR_MAP};
 use crate::exec::arena::WINDOW;
 

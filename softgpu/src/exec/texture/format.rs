@@ -97,6 +97,32 @@ pub(super) fn floats(header: &TextureHeader, raw: Raw) -> [f64; 4] {
     })
 }
 
+/// The channels of a texel of single-precision numbers.
+pub(super) fn singles<const N: usize>(space: Space, addr: u64) -> Result<[f64; N], Trap> {
+    let addr = space.check(addr, 4 * N as u64)?;
+    let mut channels = [0.0; N];
+    for (index, channel) in channels.iter_mut().enumerate() {
+        *channel = f64::from(f32::from_bits(space.get(addr + 4 * index as u64)?));
+    }
+    Ok(channels)
+}
+
+/// The channels of a texel of one byte or four, each as a number from 0 to 1.
+pub(super) fn parts_of_255<const N: usize>(space: Space, addr: u64) -> Result<[f64; N], Trap> {
+    static PARTS: [f64; 256] = {
+        let mut parts = [0.0; 256];
+        let mut byte = 0;
+        while byte < parts.len() {
+            parts[byte] = byte as f64 / 255.0;
+            byte += 1;
+        }
+        parts
+    };
+    const { assert!(N == 1 || N == 4) };
+    let raw = if N == 1 { u32::from(space.get::<u8>(addr)?) } else { space.get::<u32>(addr)? };
+    Ok(std::array::from_fn(|index| PARTS[usize::from(raw.to_le_bytes()[index])]))
+}
+
 /// The border's colour, for reads that yield floating-point numbers.
 pub(super) fn border_floats(header: &TextureHeader) -> [f64; 4] {
     header.border.map(|bits| f64::from(f32::from_bits(bits)))

@@ -11,25 +11,49 @@ mod surface;
 #[cfg(test)]
 mod tests;
 
+use std::cell::UnsafeCell;
+
 use rgpu_device::texture::{TEXTURE_HEADER_BYTES, TextureHeader, TextureKind};
 
 use super::block::Context;
+use super::operands;
 use super::space::{Space, Trap};
-use crate::abi::texture::{Field, TextureOp, WORDS};
-use crate::abi::{Block, TRAP_ADDRESS};
+use crate::abi::operands::{Operands, Words};
+use crate::abi::texture::{Field, TextureOp};
+use crate::abi::{Block, TRAP_ADDRESS, Thread};
 
-/// Operands and results of an operation.
-type Words = [u32; WORDS];
+/// A header's words, as they lie in memory.
+type Raw = [u64; TEXTURE_HEADER_BYTES / 8];
 
-const _: () = assert!(size_of::<Words>() == size_of::<[u64; 6]>());
+/// The texture that threads of a block have used last, and what its header said: most use one again and again. Only the thread that runs
+/// the block has it.
+#[derive(Default)]
+pub(super) struct Latest(UnsafeCell<Option<Known>>);
 
-/// The header that a handle leads to; `None` where none lies there.
-fn header(space: Space, handle: u64) -> Result<Option<TextureHeader>, Trap> {
-    let mut bytes = [0u8; TEXTURE_HEADER_BYTES];
-    for (index, place) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        *place = space.get::<u64>(handle.wrapping_add(index as u64 * 8))?.to_le_bytes();
+/// What a header said.
+struct Known {
+    raw: Raw,
+    header: TextureHeader,
+}
+
+impl Latest {
+    /// The header that a handle leads to; `None` where none lies there. It is read anew, and taken apart if it is another than last time.
+    fn header(&self, space: Space, handle: u64) -> Result<Option<&TextureHeader>, Trap> {
+        let at = space.check(handle, TEXTURE_HEADER_BYTES as u64)?;
+        let mut raw: Raw = [0; _];
+        for (index, word) in raw.iter_mut().enumerate() {
+            *word = space.get(at + index as u64 * 8)?;
+        }
+        // SAFETY: nobody else has it, as of the type, and what is lent below is given back before the next operation. The call is abandoned nowhere
+        // between here and there.
+        let known = unsafe { &mut *self.0.get() };
+        if known.as_ref().is_none_or(|known| known.raw != raw) {
+            let bytes = std::array::from_fn(|at| raw[at / 8].to_le_bytes()[at % 8]);
+            let Some(header) = TextureHeader::from_bytes(&bytes) else { return Ok(None) };
+            *known = Some(Known { raw, header });
+        }
+        Ok(known.as_ref().map(|known| &known.header))
     }
-    Ok(TextureHeader::from_bytes(&bytes))
 }
 
 /// What is asked about an object.
@@ -53,18 +77,27 @@ fn query(header: &TextureHeader, field: Field, level: Option<u32>) -> u32 {
     }
 }
 
-/// Carries an operation out.
-fn operate(space: Space, handle: u64, op: TextureOp, words: &mut Words) -> Result<(), Trap> {
-    let found = match op {
+/// The header that an operation is about; `None` where none lies there.
+fn header(space: Space, latest: &Latest, handle: u64, op: TextureOp) -> Result<Option<&TextureHeader>, Trap> {
+    match op {
         // It may be any number: what is nowhere is nothing.
-        TextureOp::Is { .. } if space.check(handle, TEXTURE_HEADER_BYTES as u64).is_err() => None,
-        _ => header(space, handle)?,
-    };
+        TextureOp::Is { .. } if space.check(handle, TEXTURE_HEADER_BYTES as u64).is_err() => Ok(None),
+        _ => latest.header(space, handle),
+    }
+}
+
+/// Carries an operation out.
+fn operate(
+    space: Space,
+    found: Option<&TextureHeader>,
+    op: TextureOp,
+    words: &mut Words,
+) -> Result<(), Trap> {
     if let TextureOp::Is { surface } = op {
         words[0] = u32::from(found.is_some_and(|header| header.flags.surface == surface));
         return Ok(());
     }
-    let header = &found.ok_or(TRAP_ADDRESS)?;
+    let header = found.ok_or(TRAP_ADDRESS)?;
     match op {
         TextureOp::Query { field, level } => {
             words[0] = query(header, field, level.then_some(words[0]));
@@ -86,15 +119,43 @@ fn operate(space: Space, handle: u64, op: TextureOp, words: &mut Words) -> Resul
 
 /// [`Helpers::texture`](crate::abi::Helpers::texture).
 pub(super) extern "C" fn texture(block: *mut Block, handle: u64, operation: u64) -> u32 {
-    // SAFETY: called by compiled code with its own block, whose executor is the context, and whose cursor is its running
-    // thread; both outlive the call, and nobody else accesses the thread's operands. Nothing here has to be dropped, so that
-    // the call may be abandoned.
+    // SAFETY: called by compiled code with its own block, whose executor is the context. Nothing here has to be dropped, so that the call may
+    // be abandoned.
     unsafe {
         let context = &*(*block).executor.cast::<Context>();
-        (*context.guard).want_room();
-        let Some(thread) = (*block).cursor.as_mut() else { return TRAP_ADDRESS };
         let Some(op) = TextureOp::from_number(operation) else { return TRAP_ADDRESS };
-        let words = &mut *thread.op.as_mut_ptr().cast::<Words>();
-        operate(Space(context.arena), handle, op, words).err().unwrap_or(0)
+        operands::of_one(block, |words| {
+            let space = Space(context.arena);
+            let found = header(space, &context.texture, handle, op);
+            found.and_then(|found| operate(space, found, op, words)).err().unwrap_or(0)
+        })
+    }
+}
+
+/// [`Helpers::textures`](crate::abi::Helpers::textures).
+pub(super) extern "C" fn textures(
+    block: *mut Block,
+    first: *mut Thread,
+    lanes: u64,
+    operation: u64,
+    given: *mut Operands,
+) {
+    // SAFETY: as above; the threads are the block's, and the operands the caller's own.
+    unsafe {
+        let context = &*(*block).executor.cast::<Context>();
+        let (op, space) = (TextureOp::from_number(operation), Space(context.arena));
+        // Mostly all lanes use one texture, whose header is read once then.
+        let mut last = None;
+        operands::of_lanes(block, first, lanes, given, |handle, words| {
+            let Some(op) = op else { return TRAP_ADDRESS };
+            let found = match last {
+                Some((known, found)) if known == handle => found,
+                _ => match header(space, &context.texture, handle, op) {
+                    Ok(found) => last.insert((handle, found)).1,
+                    Err(trap) => return trap,
+                },
+            };
+            operate(space, found, op, words).err().unwrap_or(0)
+        });
     }
 }

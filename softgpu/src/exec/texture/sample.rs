@@ -4,7 +4,7 @@
 //! eight bits of fraction and are rounded to the nearest (a half upwards), so that 1 is among them; the mixing itself is done in
 //! double precision and rounded to a single once.
 
-use rgpu_device::texture::{AddressMode, Level, TextureHeader, TextureKind};
+use rgpu_device::texture::{AddressMode, ChannelKind, Level, TextureHeader, TextureKind};
 
 use super::format::{self, Raw};
 use super::{Space, Trap};
@@ -14,6 +14,9 @@ use crate::abi::texture::{COORDINATES, Detail, Geometry, LAYER, REST};
 /// How many weights there are between one texel and the next.
 const WEIGHTS: f64 = 256.0;
 
+/// From here on, all numbers are whole.
+const WHOLE: f64 = (1u64 << 52) as f64;
+
 /// What a coordinate leads to in one direction: two texels (`None`: the border) and the weight of the second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
@@ -21,36 +24,53 @@ pub(super) struct Axis {
     pub weight: f64,
 }
 
+/// The next whole number below, as both kinds of numbers; the integer is the nearest one that there is. [`f64::floor`] is a function call
+/// where processors need not have an instruction for it.
+#[inline(always)]
+fn floor(x: f64) -> (f64, i64) {
+    if x.abs() < WHOLE {
+        let towards_zero = x as i64;
+        let below = i64::from(towards_zero as f64 > x);
+        return ((towards_zero - below) as f64, towards_zero - below);
+    }
+    (x.floor(), x.floor() as i64)
+}
+
 /// A texel's number, or the border.
+#[inline(always)]
 fn inside(index: i64, size: u32, mode: AddressMode) -> Option<u32> {
     let size = i64::from(size.max(1));
+    if (0..size).contains(&index) {
+        return Some(index as u32);
+    }
     match mode {
         AddressMode::Wrap => Some(index.rem_euclid(size) as u32),
         AddressMode::Clamp | AddressMode::Mirror => Some(index.clamp(0, size - 1) as u32),
-        AddressMode::Border => (0..size).contains(&index).then_some(index as u32),
+        AddressMode::Border => None,
     }
 }
 
 /// Where a coordinate leads.
+#[inline(always)]
 pub(super) fn axis(x: f32, size: u32, mode: AddressMode, normalized: bool, linear: bool) -> Axis {
     let x = f64::from(x);
-    let whole = x.floor();
+    let (whole, number) = floor(x);
     let (x, mode) = match mode {
         AddressMode::Wrap | AddressMode::Mirror if !normalized => (x, AddressMode::Clamp),
         AddressMode::Wrap => (x - whole, mode),
-        AddressMode::Mirror if whole % 2.0 == 0.0 => (x - whole, mode),
+        // Numbers that have no fraction because they are large are even, too.
+        AddressMode::Mirror if number % 2 == 0 || x.abs() >= WHOLE => (x - whole, mode),
         AddressMode::Mirror => (1.0 - (x - whole), mode),
         _ => (x, mode),
     };
     let x = if normalized { x * f64::from(size.max(1)) } else { x };
     if !linear {
-        let texel = inside(x.floor() as i64, size, mode);
+        let texel = inside(floor(x).1, size, mode);
         return Axis { texels: [texel; 2], weight: 0.0 };
     }
     let x = x - 0.5;
-    let first = x.floor();
-    let weight = if first.is_finite() { ((x - first) * WEIGHTS + 0.5).floor() / WEIGHTS } else { 0.0 };
-    let number = first as i64;
+    let (first, number) = floor(x);
+    let weight = if first.is_finite() { floor((x - first) * WEIGHTS + 0.5).0 / WEIGHTS } else { 0.0 };
     Axis { texels: [inside(number, size, mode), inside(number.saturating_add(1), size, mode)], weight }
 }
 
@@ -62,16 +82,22 @@ struct Plane<'a> {
 }
 
 impl Plane<'_> {
-    /// A texel; `None` is the border.
-    fn texel(&self, at: [Option<u32>; 3]) -> Result<Option<Raw>, Trap> {
-        let [Some(x), Some(y), Some(z)] = at else { return Ok(None) };
+    /// Where a texel lies; `None` is the border.
+    #[inline(always)]
+    fn address(&self, at: [Option<u32>; 3]) -> Option<u64> {
+        let [Some(x), Some(y), Some(z)] = at else { return None };
         let Level { offset, row_pitch, slice_pitch, .. } = self.level;
         let addr = (self.header.base)
             .wrapping_add(offset)
             .wrapping_add(u64::from(z).wrapping_mul(slice_pitch))
             .wrapping_add(u64::from(y).wrapping_mul(row_pitch))
             .wrapping_add(u64::from(x) * u64::from(self.header.format.bytes()));
-        format::read(self.space, self.header.format, addr).map(Some)
+        Some(addr)
+    }
+
+    /// A texel; `None` is the border.
+    fn texel(&self, at: [Option<u32>; 3]) -> Result<Option<Raw>, Trap> {
+        self.address(at).map(|addr| format::read(self.space, self.header.format, addr)).transpose()
     }
 
     fn floats(&self, at: [Option<u32>; 3]) -> Result<[f64; 4], Trap> {
@@ -88,26 +114,72 @@ impl Plane<'_> {
         })
     }
 
-    /// The texels around a place, mixed.
-    fn mixed(&self, axes: &[Axis; 3]) -> Result<[f64; 4], Trap> {
-        let mut sum = [0.0; 4];
-        for corner in 0..8usize {
-            let side = |direction: usize| corner >> direction & 1;
-            let mut weight = 1.0;
-            for (direction, axis) in axes.iter().enumerate() {
-                weight *= if side(direction) == 1 { axis.weight } else { 1.0 - axis.weight };
-            }
-            // What has no weight is not read: it may be beyond the last row, and no number.
-            if weight == 0.0 {
-                continue;
-            }
-            let texel = self.floats(std::array::from_fn(|d| axes[d].texels[side(d)]))?;
-            for (sum, channel) in sum.iter_mut().zip(texel) {
-                *sum += weight * channel;
+    /// The texels around a place, mixed. Behind the first `directions` nothing has a weight but the first texel.
+    fn mixed(&self, axes: &[Axis; 3], directions: usize) -> Result<[f64; 4], Trap> {
+        let (space, format) = (self.space, self.header.format);
+        let has_border = axes.iter().any(|axis| axis.texels.contains(&None));
+        // What most textures are made of.
+        if !has_border && !self.header.flags.srgb {
+            match (format.kind, format.bits, format.channels) {
+                (ChannelKind::Float, 32, 1) => {
+                    return self.blended(axes, directions, |at| format::singles::<1>(space, at));
+                }
+                (ChannelKind::Float, 32, 4) => {
+                    return self.blended(axes, directions, |at| format::singles::<4>(space, at));
+                }
+                (ChannelKind::Unsigned, 8, 1) => {
+                    return self.blended(axes, directions, |at| format::parts_of_255::<1>(space, at));
+                }
+                (ChannelKind::Unsigned, 8, 4) => {
+                    return self.blended(axes, directions, |at| format::parts_of_255::<4>(space, at));
+                }
+                _ => {}
             }
         }
-        Ok(sum)
+        weigh(axes, directions, |at| self.floats(at))
     }
+
+    /// As [`Plane::mixed`], of texels with so many channels none of which is the border.
+    fn blended<const N: usize>(
+        &self,
+        axes: &[Axis; 3],
+        directions: usize,
+        texel: impl Fn(u64) -> Result<[f64; N], Trap>,
+    ) -> Result<[f64; 4], Trap> {
+        let sum = weigh(axes, directions, |at| texel(self.address(at).ok_or(TRAP_ADDRESS)?))?;
+        // All weights together are 1.
+        Ok(std::array::from_fn(
+            |channel| {
+                if channel < N { sum[channel] } else { f64::from(u8::from(channel == 3)) }
+            },
+        ))
+    }
+}
+
+/// The sum of the texels around a place by their weights.
+#[inline(always)]
+fn weigh<const N: usize>(
+    axes: &[Axis; 3],
+    directions: usize,
+    texel: impl Fn([Option<u32>; 3]) -> Result<[f64; N], Trap>,
+) -> Result<[f64; N], Trap> {
+    let mut sum = [0.0; N];
+    for corner in 0..1usize << directions {
+        let side = |direction: usize| corner >> direction & 1;
+        let mut weight = 1.0;
+        for (direction, axis) in axes.iter().enumerate().take(directions) {
+            weight *= if side(direction) == 1 { axis.weight } else { 1.0 - axis.weight };
+        }
+        // What has no weight is not read: it may be beyond the last row, and no number.
+        if weight == 0.0 {
+            continue;
+        }
+        let texel = texel(std::array::from_fn(|d| axes[d].texels[side(d)]))?;
+        for (sum, channel) in sum.iter_mut().zip(texel) {
+            *sum += weight * channel;
+        }
+    }
+    Ok(sum)
 }
 
 /// Where an instruction reads: coordinates in the texture, the slice, and whether they go from 0 to 1.
@@ -190,6 +262,9 @@ fn level_of_gradient(header: &TextureHeader, place: &Place, words: &[u32]) -> f6
 /// The levels that are mixed, and the weight of the second.
 pub(super) fn levels(header: &TextureHeader, asked: f64) -> ([u32; 2], f64) {
     let last = header.levels.saturating_sub(1).min(31);
+    if last == 0 {
+        return ([0; 2], 0.0);
+    }
     let asked = (asked + f64::from(header.level_bias))
         .max(f64::from(header.level_low))
         .min(f64::from(header.level_high))
@@ -230,6 +305,16 @@ fn fetch(space: Space, header: &TextureHeader, geometry: Geometry, words: &[u32]
 
 /// One texel as the instruction gets it.
 fn result(plane: &Plane<'_>, at: [Option<u32>; 3]) -> Result<[u32; 4], Trap> {
+    let format = plane.header.format;
+    if format.kind == ChannelKind::Float
+        && format.bits == 32
+        && let Some(raw) = plane.texel(at)?
+    {
+        let one = 1f32.to_bits();
+        let missing = |channel: usize| if channel == 3 { one } else { 0 };
+        let channels = usize::from(format.channels);
+        return Ok(std::array::from_fn(|n| if n < channels { raw[n] } else { missing(n) }));
+    }
     if format::is_float(plane.header) {
         return Ok(plane.floats(at)?.map(|value| (value as f32).to_bits()));
     }
@@ -276,10 +361,11 @@ pub(super) fn sample(
         return near.integers(axes.map(|axis| axis.texels[0]));
     }
     let linear = header.flags.linear;
-    let mut value = near.mixed(&place.axes(near.level.size, linear))?;
+    let directions = if linear { place.dimensions } else { 0 };
+    let mut value = near.mixed(&place.axes(near.level.size, linear), directions)?;
     if weight > 0.0 && second != first {
         let far = plane(second)?;
-        let other = far.mixed(&place.axes(far.level.size, linear))?;
+        let other = far.mixed(&place.axes(far.level.size, linear), directions)?;
         for (value, other) in value.iter_mut().zip(other) {
             *value = *value * (1.0 - weight) + other * weight;
         }

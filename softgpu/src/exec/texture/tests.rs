@@ -4,9 +4,15 @@ use rgpu_device::Range;
 use rgpu_device::texture::TEXTURE_MAGIC;
 
 use super::format::{from_half, to_half};
-use super::{Space, operate};
-use crate::abi::texture::{TextureOp, WORDS};
+use super::{Latest, Space, Trap, Words};
+use crate::abi::operands::WORDS;
+use crate::abi::texture::TextureOp;
 use crate::abi::{TRAP_ADDRESS, TRAP_MISALIGNED};
+
+/// Carries an operation out.
+fn operate(space: Space, latest: &Latest, handle: u64, op: TextureOp, words: &mut Words) -> Result<(), Trap> {
+    super::operate(space, super::header(space, latest, handle, op)?, op, words)
+}
 
 struct Random(u64);
 
@@ -38,6 +44,7 @@ fn whatever_a_header_says_nothing_outside_is_touched() {
     let arena = Range { base: start + 8 * WORDS_OF_SPACE as u64, size: 8 * WORDS_OF_SPACE as u64 };
     let mut random = Random(0x1234_5678_9abc_def1);
     let mut outcomes = [0u32; 3];
+    let latest = Latest::default();
     for _ in 0..200_000 {
         let handle = arena.base + random.next() % 64 * 8;
         let base = match random.next() % 8 {
@@ -71,7 +78,7 @@ fn whatever_a_header_says_nothing_outside_is_touched() {
             1 => ((random.next() % 400) as f32 / 4.0 - 20.0).to_bits(),
             _ => random.next() as u32,
         });
-        let outcome = operate(Space(arena), handle, op, &mut words);
+        let outcome = operate(Space(arena), &latest, handle, op, &mut words);
         outcomes[match outcome {
             Ok(()) => 0,
             Err(TRAP_ADDRESS) => 1,
@@ -91,11 +98,12 @@ fn handles_of_nothing_are_recognised() {
     let arena = Range { base: memory.as_ptr() as u64, size: 512 };
     let mut words = [7; WORDS];
     let is = TextureOp::Is { surface: false };
+    let latest = Latest::default();
     for handle in [0, arena.base, arena.end() - 64, u64::MAX] {
-        assert_eq!(operate(Space(arena), handle, is, &mut words), Ok(()));
+        assert_eq!(operate(Space(arena), &latest, handle, is, &mut words), Ok(()));
         assert_eq!(words[0], 0);
         let query = TextureOp::from_number(2).unwrap();
-        assert_eq!(operate(Space(arena), handle, query, &mut words), Err(TRAP_ADDRESS));
+        assert_eq!(operate(Space(arena), &latest, handle, query, &mut words), Err(TRAP_ADDRESS));
     }
 }
 

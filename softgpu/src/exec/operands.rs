@@ -1,0 +1,51 @@
+//! How the helpers for textures and bulk copies get at their operands, of one thread or of a group.
+
+use super::block::Context;
+use crate::abi::operands::{Operands, Words};
+use crate::abi::{Block, LANES, Thread};
+
+/// Calls an operation with the operands of the running thread; yields what that does.
+///
+/// # Safety
+/// To be called by a helper that may be abandoned here, with the block of the compiled code that has called it.
+pub(super) unsafe fn of_one(block: *mut Block, operation: impl FnOnce(&mut Words) -> u32) -> u32 {
+    // SAFETY: as the caller promises; the executor is the block's context, and outlives the call.
+    unsafe {
+        let context = &*(*block).executor.cast::<Context>();
+        (*context.guard).want_room();
+        // They are copied: whoever looks at an operation borrows the block.
+        let mut words = (*block).words.as_ptr().cast::<Words>().read();
+        let trap = operation(&mut words);
+        (*block).words.as_mut_ptr().cast::<Words>().write(words);
+        trap
+    }
+}
+
+/// Calls an operation for each thread of a group that is there, which is the running one meanwhile, with its object and its operands.
+///
+/// # Safety
+/// As of [`of_one`]. `first` is the first thread of the group, and `given` is valid and the caller's own.
+pub(super) unsafe fn of_lanes(
+    block: *mut Block,
+    first: *mut Thread,
+    lanes: u64,
+    given: *mut Operands,
+    mut operation: impl FnMut(u64, &mut Words) -> u32,
+) {
+    // SAFETY: as the caller promises. Where the call is abandoned the operands count for nobody any more.
+    let given = unsafe {
+        let context = &*(*block).executor.cast::<Context>();
+        (*context.guard).want_room();
+        &mut *given
+    };
+    given.traps = [0; LANES];
+    for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+        // SAFETY: as the caller promises: there are as many threads.
+        unsafe { (*block).cursor = first.add(lane) };
+        let mut words = given.words.map(|row| row[lane]);
+        given.traps[lane] = operation(given.objects[lane], &mut words);
+        for (row, word) in given.words.iter_mut().zip(words) {
+            row[lane] = word;
+        }
+    }
+}
