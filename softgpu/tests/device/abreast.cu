@@ -193,3 +193,73 @@ KERNEL twice_outside(int* data, int factor) {
     int sum = sum_of_block(data[i], s_outside);
     data[i] = sum_of_block(data[i] * factor, s_outside) - sum;
 }
+
+// Sums of all before in shared memory, with a fence between two steps; then all read the last one.
+KERNEL fenced(int* data, int last) {
+    __shared__ int s[48];
+    int t = threadIdx.x;
+    s[t] = 0;
+    s[t + 16] = data[blockIdx.x * blockDim.x + t];
+    __threadfence_block();
+    s[t + 16] += s[t + 15];
+    __threadfence_block();
+    s[t + 16] += s[t + 14];
+    __threadfence_block();
+    s[t + 16] += s[t + 12];
+    __threadfence_block();
+    s[t + 16] += s[t + 8];
+    __threadfence_block();
+    s[t + 16] += s[t];
+    __threadfence_block();
+    data[blockIdx.x * blockDim.x + t] = s[t + 15] + s[47] * last;
+}
+
+// A table is cleared, and then each lane counts at a place that data tell.
+KERNEL hashed(int* data, int* table, int places) {
+    int t = threadIdx.x;
+    table += 256 * blockIdx.x;
+    for (int k = t; k < places; k += 32) table[k] = 0;
+    int place = ((data[blockIdx.x * 32 + t] % places) + places) % places;
+    atomicAdd(&table[place], 1);
+    __syncwarp();
+    data[blockIdx.x * 32 + t] = table[place];
+}
+
+// All places are cleared, and then the first lane sets one.
+KERNEL cleared(int* data, int* table, int place) {
+    int t = threadIdx.x, n = blockDim.x;
+    char* mask = (char*)(table + 256 * blockIdx.x);
+    for (int k = 0; k + t < 97; k += n) mask[k + t] = 0;
+    if (t == 0) mask[place] = 1;
+    __syncthreads();
+    data[blockIdx.x * n + t] = mask[place];
+}
+
+// All lanes store a node, and then the second one takes bits away from what the last but one has stored.
+KERNEL released(int* data, int* nodes, int bits) {
+    int t = threadIdx.x, value = data[blockIdx.x * 32 + t];
+    int* node = nodes + 32 * blockIdx.x;
+    asm volatile("st.global.relaxed.sys.u32 [%0], %1;" ::"l"(node + 31 - t), "r"(value));
+    __threadfence();
+    if (t == 1) atomicAnd(node + 1, bits);
+    __syncwarp();
+    data[blockIdx.x * 32 + t] = node[1];
+}
+
+// All lanes look at a number in each round, and then some raise it.
+KERNEL raised(int* data, int rounds) {
+    __shared__ int count;
+    int t = threadIdx.x, own = data[blockIdx.x * 32 + t];
+    if (t == 0) count = 0;
+    __syncthreads();
+    for (int round = 0; round < rounds; round++) {
+        if (count >= 40) {
+            __syncthreads();
+            if (t == 0) count = 0;
+            __syncthreads();
+        }
+        if ((own + round) % 3 == 0) atomicAdd(&count, 1);
+        __syncthreads();
+    }
+    data[blockIdx.x * 32 + t] = count;
+}

@@ -92,6 +92,56 @@ fn sums_of_all_before_go_through_global_memory() {
 }
 
 #[test]
+fn a_fence_between_two_steps_has_nobody_wait() {
+    let warps = Warps::new();
+    let data = numbers(128);
+    let expected = by_warp(&data, 32, |warp| {
+        let sum = warp.iter().sum::<i32>();
+        sums(warp);
+        warp.rotate_right(1);
+        warp[0] = 0;
+        warp.iter_mut().for_each(|before| *before += 7 * sum);
+    });
+    assert_eq!(warps.run("fenced", &data, 32, 128, &[], 7), expected);
+}
+
+#[test]
+fn all_lanes_have_stored_before_one_of_them_changes_what_is_there() {
+    let warps = Warps::new();
+    let data = numbers(128);
+    // The array is cleared turn by turn, and then a place is counted up or set by each lane, or by the first one.
+    let place = |value: i32| value.rem_euclid(97) as usize;
+    let expected = by_warp(&data, 32, |warp| {
+        let counts: Vec<i32> =
+            warp.iter().map(|v| warp.iter().filter(|w| place(**w) == place(*v)).count() as i32).collect();
+        warp.copy_from_slice(&counts);
+    });
+    assert_eq!(warps.run("hashed", &data, 32, 128, &[warps.array(1)], 97), expected);
+    for last in [0, 31, 32, 96] {
+        assert_eq!(warps.run("cleared", &data, 32, 128, &[warps.array(1)], last), vec![1; 128], "{last}");
+    }
+    // One lane takes away a bit that another has stored.
+    let expected: Vec<i32> = by_warp(&data, 32, |warp| warp.fill(warp.iter().rev().nth(1).unwrap() & 0xffff));
+    assert_eq!(warps.run("released", &data, 32, 128, &[warps.array(1)], 0xffff), expected);
+}
+
+#[test]
+fn all_lanes_have_looked_at_a_number_before_one_raises_it() {
+    let warps = Warps::new();
+    let data = numbers(128);
+    let expected = by_warp(&data, 32, |warp| {
+        let mut count = 0;
+        for round in 0..9 {
+            let before = count;
+            count = if before >= 40 { 0 } else { before };
+            count += warp.iter().filter(|v| (**v + round) % 3 == 0).count() as i32;
+        }
+        warp.fill(count);
+    });
+    assert_eq!(warps.run("raised", &data, 32, 128, &[], 9), expected);
+}
+
+#[test]
 fn neighbours_change_places_until_all_are_in_order() {
     let warps = Warps::new();
     for (block, threads) in [(32, 32), (64, 128)] {

@@ -2,9 +2,10 @@
 //!
 //! The lanes of a device's warp execute a load only when all of them have executed the stores before it. Programs that count on
 //! that are old, or wrong and never noticed; CuPy's selection of the smallest elements is one. What they do is this:
-//! a store, and later, with no barrier, shuffle, vote, fence or atomic operation between, a load of what another lane may have
-//! stored. Where a kernel has that, its lanes wait for each other before such a load, after a load of what another lane may
-//! store soon, and where lanes meet again that have gone different ways.
+//! a store, and later, with no barrier, shuffle, vote or atomic operation between, a load of what another lane may have
+//! stored, or an atomic operation on it. Where a kernel has that, its lanes wait for each other before such a load, after a load of what
+//! another lane may store soon, and where lanes meet again that have gone different ways. They also wait before a store to what another lane
+//! may have stored.
 //!
 //! All other kernels should stay as they are. So a load and a store count only if their addresses say that they belong to
 //! different lanes ([`conflict`]), and a kernel that does not ask which lane it is in is not looked at.
@@ -24,12 +25,12 @@ const PAIRS: usize = 1 << 18;
 const WORDS: usize = 1 << 20;
 const BLOCKS: usize = 1 << 11;
 
-/// A load or store of memory that lanes share.
+/// An access to memory that lanes share.
 struct Candidate {
     /// Its statement.
     at: usize,
     block: usize,
-    store: bool,
+    access: Access,
     /// Whether the text says that it is the block's memory.
     shared: bool,
     /// How many conditions that may divide a warp it depends on.
@@ -49,19 +50,21 @@ enum Conflict {
     Always,
 }
 
-/// How many loads and stores of a function are looked at.
+/// How many accesses of a function are looked at.
 pub(super) struct Count {
     loads: usize,
     stores: usize,
+    atomics: usize,
 }
 
 impl Count {
     pub(super) fn of(function: &Function, plain: &[Option<Access>]) -> Self {
-        let mut count = Self { loads: 0, stores: 0 };
+        let mut count = Self { loads: 0, stores: 0, atomics: 0 };
         for (_, instruction) in address::instructions(function) {
             match plain[instruction.form.0 as usize] {
                 Some(Access::Load) => count.loads += 1,
                 Some(Access::Store) => count.stores += 1,
+                Some(Access::Atomic) => count.atomics += 1,
                 None => {}
             }
         }
@@ -71,12 +74,13 @@ impl Count {
     /// Whether lanes may exchange values at all.
     pub(super) fn may_exchange(&self, function: &Function) -> bool {
         let asks = || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands));
-        self.loads > 0 && self.stores > 0 && asks()
+        self.stores > 0 && self.loads + self.stores + self.atomics > 1 && asks()
     }
 
     /// Whether the kernel is small enough to be looked at.
     pub(super) fn are_few(&self, flow: &Flow) -> bool {
-        self.loads.checked_mul(self.stores).is_some_and(|pairs| pairs <= PAIRS) && flow.blocks.len() <= BLOCKS
+        let all = self.loads + self.stores + self.atomics;
+        all.checked_mul(self.stores).is_some_and(|pairs| pairs <= PAIRS) && flow.blocks.len() <= BLOCKS
     }
 }
 
@@ -92,10 +96,8 @@ pub(super) fn places(
     let conditions = ways.conditions(flow);
     let accesses = collect(function, ops, plain, flow, &conditions, addresses);
     match exchanged(function, ops, flow, &accesses, addresses) {
-        Some((pairs, overtaking)) if !(pairs.is_empty() && overtaking.is_empty()) => {
-            let alignment =
-                Alignment { function, ops, flow, ways, accesses: &accesses, pairs, overtaking, addresses };
-            alignment.places()
+        Some(exchanged) if exchanged != Exchanged::default() => {
+            Alignment { function, ops, flow, ways, accesses: &accesses, exchanged, addresses }.places()
         }
         _ => BTreeSet::new(),
     }
@@ -116,17 +118,20 @@ fn collect(
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
             let op = &ops[instruction.form.0 as usize];
             let Some(access) = plain[instruction.form.0 as usize] else { continue };
-            let (Op::Ld { place, .. } | Op::St { place, .. }) = *op else { continue };
-            if !matches!(place, MemoryTarget::Generic | MemoryTarget::Shared) {
-                continue;
-            }
+            let shared =
+                match *op {
+                    Op::Ld { place: MemoryTarget::Generic, .. }
+                    | Op::St { place: MemoryTarget::Generic, .. } => false,
+                    Op::Ld { place: MemoryTarget::Shared, .. }
+                    | Op::St { place: MemoryTarget::Shared, .. } => true,
+                    Op::Atom { shared, .. } => shared,
+                    _ => continue,
+                };
             let Some((operand, bytes)) = accessed(instruction, op) else { continue };
             let Some(address) = addresses.address(operand) else { continue };
             let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
             let conditions = conditions[block] + u32::from(guarded);
-            let store = access == Access::Store;
-            let shared = place == MemoryTarget::Shared;
-            accesses.push(Candidate { at, block, store, shared, conditions, bytes, address });
+            accesses.push(Candidate { at, block, access, shared, conditions, bytes, address });
         }
     }
     accesses
@@ -135,8 +140,9 @@ fn collect(
 /// Whether threads have an order at an instruction without counting on going abreast.
 fn orders(instruction: &Instruction, op: &Op) -> bool {
     match op {
-        Op::Yield => false,
-        Op::Fence | Op::Atom { .. } | Op::Mbarrier { .. } | Op::Tensor { .. } | Op::Call => true,
+        // A fence says in which order others see what a thread does, but has nobody wait.
+        Op::Yield | Op::Fence => false,
+        Op::Atom { .. } | Op::Mbarrier { .. } | Op::Tensor { .. } | Op::Call => true,
         op => op.is_cut() && instruction.guard.is_none(),
     }
 }
@@ -189,7 +195,8 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
             0 => match own_values() {
                 // One place for all lanes: some write, and more read.
                 (false, _) => {
-                    let (store, load) = if first.store { (first, second) } else { (second, first) };
+                    let (store, load) =
+                        if first.access == Access::Load { (second, first) } else { (first, second) };
                     certainly(overlaps(difference.constant) && store.conditions > load.conditions)
                 }
                 (true, wild) => certainly(wild && difference.constant != 0),
@@ -217,10 +224,18 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
     certainly(wild && (lane.0 != 0 || own_values().0))
 }
 
-/// The pairs of a store and a load that may hand a value from lane to lane, and the stores that may take away what another lane is to
-/// load before, by the numbers of the accesses. None for kernels in which it would take long to find them.
-type Exchanged = (Vec<(usize, usize)>, BTreeSet<usize>);
+/// Where lanes may exchange values, by the numbers of the accesses.
+#[derive(PartialEq, Eq, Default)]
+struct Exchanged {
+    /// A store, and a load or an atomic operation that may find what another lane has stored.
+    pairs: Vec<(usize, usize)>,
+    /// Stores and atomic operations that may take away what another lane is to load before.
+    overtaking: BTreeSet<usize>,
+    /// Stores that may be meant to come after another lane's store to the same place.
+    overwriting: BTreeSet<usize>,
+}
 
+/// Finds them. None for kernels in which that would take long.
 fn exchanged(
     function: &Function,
     ops: &[Op],
@@ -230,19 +245,38 @@ fn exchanged(
 ) -> Option<Exchanged> {
     // What comes first, what then, and whether that is to be expected.
     let mut pairs = Vec::new();
-    for (l, load) in accesses.iter().enumerate().filter(|(_, a)| !a.store) {
-        let stores = || accesses.iter().enumerate().filter(|(_, a)| a.store);
+    for (n, access) in accesses.iter().enumerate() {
+        let stores = || accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Store);
         // Where data tell the place, a lane that reads what it has stored itself wants just that.
-        let own = stores().any(|(_, store)| store.address == load.address);
-        for (s, store) in stores() {
-            let conflict = conflict(store, load, addresses);
+        let own = stores().any(|(_, store)| store.address == access.address);
+        for (s, store) in stores().filter(|(s, _)| *s != n) {
+            let both_shared = access.shared && store.shared;
+            if access.access == Access::Store {
+                // What comes first is `store` here.
+                let is_meant = both_shared && is_of_neighbour(store, access, addresses);
+                if is_meant || is_one_of_many(store, access, addresses) {
+                    pairs.push((s, n, Conflict::Always));
+                }
+                continue;
+            }
+            let conflict = conflict(store, access, addresses);
             if conflict == Conflict::Always || conflict == Conflict::SameTurn && !own {
-                pairs.push((s, l, conflict));
+                pairs.push((s, n, conflict));
             }
             // In the block's memory no lane shifts elements for itself alone.
-            if load.shared && store.shared && is_of_neighbour(load, store, addresses) {
-                pairs.push((l, s, Conflict::Always));
+            if both_shared && access.access == Access::Load && is_of_neighbour(access, store, addresses) {
+                pairs.push((n, s, Conflict::Always));
             }
+        }
+        // A number that all lanes look at before some of them raise it.
+        if access.access == Access::Atomic && access.shared {
+            let loads = accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Load && a.shared);
+            let looked = loads.filter(|(_, load)| {
+                load.address.factor(LANE) == 0
+                    && load.address.minus(&access.address).terms.is_empty()
+                    && conflict(load, access, addresses) == Conflict::Always
+            });
+            pairs.extend(looked.map(|(l, _)| (l, n, Conflict::Always)));
         }
     }
     if pairs.is_empty() {
@@ -257,7 +291,7 @@ fn exchanged(
     let (orders, last) = last_orders(function, ops, flow);
     let back: HashSet<(usize, usize)> = flow.back_edges().into_iter().collect();
     let mut found = BTreeSet::new();
-    let mut overtaking = BTreeSet::new();
+    let mut exchanged = Exchanged::default();
     for around in [false, true] {
         let conflicts = |c: Conflict| c == Conflict::Always || !around;
         let passes = |from: usize, to: usize| around || !back.contains(&(from, to));
@@ -266,14 +300,31 @@ fn exchanged(
             if !reaching.reaches(first, &accesses[then]) {
                 continue;
             }
-            if accesses[then].store {
-                overtaking.insert(then);
-            } else {
-                found.insert((first, then));
+            match (accesses[first].access, accesses[then].access) {
+                (Access::Load, _) => _ = exchanged.overtaking.insert(then),
+                (_, Access::Store) => _ = exchanged.overwriting.insert(then),
+                _ => _ = found.insert((first, then)),
             }
         }
     }
-    Some((found.into_iter().collect(), overtaking))
+    exchanged.pairs = found.into_iter().collect();
+    Some(exchanged)
+}
+
+/// Whether all lanes store to elements one turn after another, and then some to one that they are told.
+fn is_one_of_many(all: &Candidate, one: &Candidate, addresses: &Addresses) -> bool {
+    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
+    let turns = |t: &&(u32, i64)| {
+        t.0 != LANE
+            && !matches!(term(t).kind, Kind::Root | Kind::Loaded | Kind::Invariant)
+            && one.address.factor(t.0) == 0
+    };
+    one.conditions > 0
+        && points_alike(all, one, addresses)
+        && all.address.factor(LANE) != 0
+        && one.address.factor(LANE) == 0
+        && !one.address.terms.iter().any(|t| term(t).by_lane)
+        && all.address.terms.iter().any(|t| turns(&t))
 }
 
 /// Whether a lane loads just what a neighbour's store is for.
@@ -366,27 +417,28 @@ struct Alignment<'a> {
     flow: &'a Flow,
     ways: Ways,
     accesses: &'a [Candidate],
-    /// Stores and the loads that exchange values with them, by the numbers of the accesses.
-    pairs: Vec<(usize, usize)>,
-    /// Stores before which other lanes have to have loaded.
-    overtaking: BTreeSet<usize>,
+    exchanged: Exchanged,
     addresses: &'a Addresses<'a>,
 }
 
 impl Alignment<'_> {
     fn places(&self) -> BTreeSet<usize> {
         let at = |number: usize| self.accesses[number].at;
-        let mut places = BTreeSet::new();
-        let reading: BTreeSet<usize> = self.pairs.iter().map(|pair| at(pair.1)).collect();
+        let Exchanged { pairs, overtaking, overwriting } = &self.exchanged;
+        let mut places: BTreeSet<usize> = overwriting.iter().map(|&store| at(store)).collect();
+        let reading: BTreeSet<usize> = pairs.iter().map(|pair| at(pair.1)).collect();
         let storing: BTreeSet<usize> =
-            self.pairs.iter().map(|pair| pair.0).chain(self.overtaking.iter().copied()).collect();
+            pairs.iter().map(|pair| pair.0).chain(overtaking.iter().copied()).collect();
         let storing: Vec<&Candidate> = {
             let alike =
                 |a: &Candidate| storing.iter().any(|s| points_alike(a, &self.accesses[*s], self.addresses));
-            self.accesses.iter().filter(|access| access.store && alike(access)).collect()
+            let stores = |(n, access): &(usize, &Candidate)| {
+                overtaking.contains(n) || access.access == Access::Store && alike(access)
+            };
+            self.accesses.iter().enumerate().filter(stores).map(|(_, access)| access).collect()
         };
         let stores: BTreeSet<usize> = storing.iter().map(|store| store.at).collect();
-        let loads = self.accesses.iter().filter(|access| !access.store);
+        let loads = self.accesses.iter().filter(|access| access.access == Access::Load);
         let read: BTreeSet<usize> = loads
             .filter(|load| {
                 storing.iter().any(|store| conflict(load, store, self.addresses) != Conflict::None)

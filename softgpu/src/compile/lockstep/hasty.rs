@@ -9,7 +9,7 @@ use super::address::{Addresses, Kind, Linear};
 use super::single::Single;
 use super::ways::Ways;
 use super::{Access, accessed};
-use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Statement, Symbol};
+use rgpu_image::ptx::ast::{AddressBase, Function, Guard, Instruction, Operand, Statement, Symbol};
 
 /// More variables than this are not told apart; what is read of others does not count.
 const PLACES: usize = 64;
@@ -23,7 +23,7 @@ enum Place {
     Computed(Linear),
 }
 
-/// A load or store of the block's memory.
+/// An access to the block's memory.
 struct Found<'a> {
     at: usize,
     access: Access,
@@ -49,7 +49,7 @@ impl Found<'_> {
     }
 }
 
-/// All loads and stores of the block's memory, by the blocks that they stand in.
+/// All accesses to the block's memory, by the blocks that they stand in.
 fn find<'a>(
     function: &'a Function,
     ops: &[Op],
@@ -63,8 +63,13 @@ fn find<'a>(
     );
     let mut find = |at: usize, conditions: u32| {
         let Statement::Instruction(instruction) = &function.body[at] else { return None };
-        let (access, _) = accesses[instruction.form.0 as usize]?;
-        let (operand, bytes) = accessed(instruction, &ops[instruction.form.0 as usize])?;
+        let op = &ops[instruction.form.0 as usize];
+        let access = match (accesses[instruction.form.0 as usize], op) {
+            (Some((access, _)), _) => access,
+            (None, Op::Atom { shared: true, .. }) => Access::Atomic,
+            _ => return None,
+        };
+        let (operand, bytes) = accessed(instruction, op)?;
         let named = match *operand {
             Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
                 Some((symbol, offset))
@@ -84,14 +89,15 @@ fn find<'a>(
         .collect()
 }
 
-/// Statements that write a variable of the block which may have been read since the last barrier, by another thread than writes it.
+/// Statements that write a variable of the block which may have been read since the last barrier, by another thread than writes it. Where that is
+/// an atomic operation, which threads may repeat, it is the statement behind the load. With the guard of the access.
 pub(super) fn stores(
     function: &Function,
     ops: &[Op],
     accesses: &[Option<(Access, bool)>],
     flow: &Flow,
     mut addresses: Option<&mut Addresses>,
-) -> Vec<usize> {
+) -> Vec<(usize, Option<Guard>)> {
     let all = find(function, ops, accesses, flow, addresses.as_deref_mut());
     let addresses = addresses.as_deref();
     let mut known: Vec<(Place, &Found)> = Vec::new();
@@ -118,7 +124,7 @@ pub(super) fn stores(
     let bits_of = |found: &Found| if found.access == Access::Load { read(found) } else { written(found) };
     let of_block = |block: &Vec<Found>| -> Vec<u64> { block.iter().map(bits_of).collect() };
     let bits: Vec<Vec<u64>> = all.iter().map(of_block).collect();
-    let is_written = |(found, bits): (&Found, &u64)| found.access == Access::Store && *bits != 0;
+    let is_written = |(found, bits): (&Found, &u64)| found.access != Access::Load && *bits != 0;
     if !all.iter().flatten().zip(bits.iter().flatten()).any(is_written) {
         return Vec::new();
     }
@@ -126,6 +132,8 @@ pub(super) fn stores(
     // What has been read when each block begins; a bit for each place.
     let mut read = vec![0u64; flow.blocks.len()];
     let mut stores = Vec::new();
+    // What atomic operations may change that all have read.
+    let mut raised = 0;
     let mut changed = true;
     while changed {
         changed = false;
@@ -147,11 +155,12 @@ pub(super) fn stores(
                     Access::Store => {
                         let by_all = now & bits != 0;
                         if by_all || alone & bits != 0 && !single.executes(index, found.instruction) {
-                            stores.push(at);
+                            stores.push((at, found.instruction.guard));
                         }
                         now &= !bits;
                         alone &= !bits;
                     }
+                    Access::Atomic => raised |= now & bits,
                 }
             }
             now |= alone;
@@ -161,6 +170,11 @@ pub(super) fn stores(
             }
         }
     }
+    let all = all.iter().flatten().zip(bits.iter().flatten());
+    stores.extend(
+        all.filter(|(found, bits)| found.access == Access::Load && **bits & raised != 0)
+            .map(|(found, _)| (found.at + 1, found.instruction.guard)),
+    );
     stores
 }
 

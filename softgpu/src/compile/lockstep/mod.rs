@@ -27,7 +27,7 @@ use super::flow::Flow;
 use super::op::Op;
 use super::opcode::{Form, Opcode, Semantics};
 use super::unit::synthetic;
-use rgpu_image::ptx::ast::{FormId, Function, Instruction, Module, Operand, Space, Statement};
+use rgpu_image::ptx::ast::{FormId, Function, Guard, Instruction, Module, Operand, Space, Statement};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,8 @@ enum Since {
 enum Access {
     Load,
     Store,
+    /// Both at once.
+    Atomic,
 }
 
 /// An access to shared memory, and whether it is a volatile one.
@@ -60,31 +62,34 @@ fn access(form: &Form) -> Option<(Access, bool)> {
 }
 
 /// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses to memory
-/// other than the block's.
+/// other than the block's, and by relaxed stores; or an atomic operation.
 fn plain(form: &Form) -> Option<Access> {
     let global = match form.spaces[..] {
         [] | [Space::Global] => true,
         [Space::Shared | Space::SharedCta] => false,
         _ => return None,
     };
-    let ordinary = match form.semantics {
-        None | Some(Semantics::Weak) => true,
-        Some(Semantics::Volatile) => global,
-        _ => false,
-    };
     let access = match form.opcode {
         Opcode::Ld => Access::Load,
         Opcode::St => Access::Store,
+        Opcode::Atom | Opcode::Red => return Some(Access::Atomic),
         _ => return None,
+    };
+    let ordinary = match form.semantics {
+        None | Some(Semantics::Weak) => true,
+        Some(Semantics::Volatile) => global,
+        Some(Semantics::Relaxed) => access == Access::Store,
+        _ => false,
     };
     (ordinary && !form.nc).then_some(access)
 }
 
-/// The operand that says what memory an instruction loads or stores, and how many bytes that is.
+/// The operand that says what memory an instruction loads, stores or changes, and how many bytes that is.
 fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, i64)> {
     let (index, ty, vector) = match *op {
         Op::Ld { ty, vector, .. } => (1, ty, vector),
         Op::St { ty, vector, .. } => (0, ty, vector),
+        Op::Atom { ty, result, .. } => (usize::from(result), ty, 1),
         _ => return None,
     };
     Some((instruction.operands.get(index)?, i64::from(ty.bits() / 8) * i64::from(vector)))
@@ -118,14 +123,18 @@ fn places(
     ops: &[Op],
     plain: &[Option<Access>],
     accesses: &[Option<(Access, bool)>],
-) -> (BTreeSet<usize>, Vec<usize>) {
+) -> (BTreeSet<usize>, Vec<(usize, Option<Guard>)>) {
     let count = exchange::Count::of(function, plain);
     let exchange = count.may_exchange(function);
     let shared = |access: Access| {
         let of = |i: &Instruction| accesses[i.form.0 as usize];
         address::instructions(function).any(|(_, i)| of(i).is_some_and(|(a, _)| a == access))
     };
-    let hasty = shared(Access::Load) && shared(Access::Store);
+    let raises = || {
+        let raises = |i: &Instruction| matches!(ops[i.form.0 as usize], Op::Atom { shared: true, .. });
+        address::instructions(function).any(|(_, i)| raises(i))
+    };
+    let hasty = shared(Access::Load) && (shared(Access::Store) || raises());
     if !exchange && !hasty {
         return (BTreeSet::new(), Vec::new());
     }
@@ -141,7 +150,7 @@ fn places(
 }
 
 /// Puts waiting in front of statements.
-fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: &[usize]) {
+fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: &[(usize, Option<Guard>)]) {
     let body = std::mem::take(&mut function.body);
     for (index, statement) in body.into_iter().enumerate() {
         let line = match &statement {
@@ -151,9 +160,9 @@ fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: 
         if converging.contains(&index) {
             function.body.push(Statement::Instruction(waiting(synthetic::CONVERGE, line)));
         }
-        if let (true, Statement::Instruction(store)) = (yielding.contains(&index), &statement) {
-            let first = waiting(synthetic::YIELD, store.line);
-            function.body.push(Statement::Instruction(Instruction { guard: store.guard, ..first }));
+        if let Some(&(_, guard)) = yielding.iter().find(|(at, _)| *at == index) {
+            let first = waiting(synthetic::YIELD, line);
+            function.body.push(Statement::Instruction(Instruction { guard, ..first }));
         }
         function.body.push(statement);
     }

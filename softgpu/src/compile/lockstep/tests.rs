@@ -49,6 +49,30 @@ fn values_that_go_from_lane_to_lane_are_waited_for() {
     );
     let both = "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd2], %r3;";
     assert_eq!(kernel(both), 2);
+    // An atomic operation on what another lane has stored.
+    let placed = "ld.global.u32 %r4, [%rd3]; mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;";
+    assert_eq!(kernel(&format!("st.global.u32 [%rd2], %r1; {placed} red.global.add.u32 [%rd5], 1;")), 1);
+    let unlock = "membar.gl; @%p1 atom.global.and.b32 %r3, [%rd1+4], 7;";
+    assert_eq!(kernel(&format!("st.relaxed.sys.global.u32 [%rd2], %r1; {unlock}")), 1);
+    assert_eq!(kernel(&format!("st.global.u32 [%rd3], %r1; {unlock}")), 0, "another array");
+    // What all look at before some raise it.
+    let raise = "@%p1 atom.shared.add.u32 %r4, [s], 1; st.global.u32 [%rd3], %r3;";
+    assert_eq!(kernel(&format!("ld.shared.u32 %r3, [s]; {raise}")), 1);
+    assert_eq!(kernel(&format!("ld.shared.u32 %r3, [s+4]; {raise}")), 0, "another variable");
+    // All are cleared, one is set.
+    let clear = "mov.u32 %r8, %ntid.x; mov.u32 %r4, %r1; L: cvt.u64.u32 %rd4, %r4; add.s64 %rd5, %rd1, %rd4; st.global.u8 [%rd5], 0;
+        add.u32 %r4, %r4, %r8; setp.lt.u32 %p2, %r4, 99; @%p2 bra L;";
+    let set = |guard: &str| {
+        format!("{clear} cvt.u64.u32 %rd6, %r9; add.s64 %rd7, %rd1, %rd6; {guard} st.global.u8 [%rd7], 1;")
+    };
+    assert_eq!(kernel(&set("@%p1")), 1);
+    assert_eq!(kernel(&set("")), 0);
+    // Two stores of the block's memory that overlap.
+    let own = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; st.shared.u32 [%r12], 0;";
+    assert_eq!(kernel(&format!("{own} st.shared.u32 [%r12+64], %r1;")), 1);
+    assert_eq!(kernel(&format!("{own} st.shared.u32 [%r12+128], %r1;")), 0, "another warp's");
+    // A fence has nobody wait.
+    assert_eq!(kernel("st.global.u32 [%rd2], %r1; membar.cta; ld.global.u32 %r3, [%rd2+4];"), 1);
     // One lane writes, all read.
     assert_eq!(kernel("@%p1 st.shared.u32 [s], %r1; ld.shared.u32 %r3, [s]; st.global.u32 [%rd3], %r3;"), 1);
     // A distance that is halved in a loop.
@@ -131,6 +155,10 @@ fn a_thread_lets_others_read_first_unless_only_it_has_read() {
         yields("setp.eq.u32 %p2, %r1, 0; @!%p2 ld.shared.u32 %r3, [s]; @!%p2 st.shared.u32 [s], %r3;"),
         1
     );
+    // What all have read some raise, by an atomic operation.
+    let raise = "setp.gt.u32 %p2, %r3, 5; @%p2 red.shared.add.u32 [s], 1;";
+    assert_eq!(yields(&format!("ld.shared.u32 %r3, [s]; {raise}")), 1);
+    assert_eq!(yields(&format!("ld.shared.u32 %r3, [s]; bar.sync 0; {raise}")), 0);
     // Everybody but one; who takes the branch; blocks of several rows; what all have read before, or one only before a branch.
     assert_eq!(yields(&behind("setp.eq.u32 %p2, %r1, 0;", sum)), 1);
     assert_eq!(yields(&format!("setp.eq.u32 %p2, %r1, 0; @%p2 bra L; ret; L: {sum}")), 0);
@@ -146,12 +174,11 @@ fn a_thread_lets_others_read_first_unless_only_it_has_read() {
 #[test]
 fn what_each_lane_has_for_itself_is_not_waited_for() {
     let free = [
-        // The own element, another array, a barrier, a shuffle, a fence or an atomic between, the loads that are constant.
+        // The own element, another array, a barrier, a shuffle or an atomic between, the loads that are constant.
         "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd2], %r3;",
         "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd3+4]; st.global.u32 [%rd2], %r3;",
         "st.global.u32 [%rd2], %r1; bar.sync 0; ld.global.u32 %r3, [%rd2+4];",
         "st.global.u32 [%rd2], %r1; bar.warp.sync -1; ld.global.u32 %r3, [%rd2+4];",
-        "st.global.u32 [%rd2], %r1; membar.cta; ld.global.u32 %r3, [%rd2+4];",
         "st.global.u32 [%rd2], %r1; red.global.add.u32 [%rd3], 1; ld.global.u32 %r3, [%rd2+4];",
         "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r3, [%rd2+4];",
         // No store before a load.
@@ -194,11 +221,16 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
     changed.sort_unstable();
     let expected = [
         "butterfly",
+        "cleared",
         "compact",
+        "fenced",
+        "hashed",
         "late",
         "odd_even",
         "pipe",
         "produce",
+        "raised",
+        "released",
         "scan",
         "shift",
         "tree",
