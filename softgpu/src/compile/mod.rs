@@ -306,29 +306,37 @@ impl Linked {
         }
         let kernel = Arc::new(self.find_or_compile(index, id)?);
         if vector::mode() == vector::Mode::First {
-            self.add_vectors(index, id, &kernel, true);
+            self.add_vectors(index, id, &kernel, Some(u64::MAX));
         }
         *slot = Some(kernel.clone());
         Ok(kernel)
     }
 
-    /// Gets code for vectors of threads for a kernel, where there can be some: what an earlier process has kept, or else, if `compile`, compiled
-    /// now. Launches from then on may use it.
-    pub fn improve(&self, index: u32, compile: bool) {
-        if let (Some(kernel), Some(&id)) = (self.compiled(index), self.unit.kernels.get(index as usize)) {
-            self.add_vectors(index, id, &kernel, compile);
-        }
+    /// Gets code for vectors of threads for a kernel, where there can be some: what an earlier process has kept, or else compiled now, if that takes
+    /// no more than `most` nanoseconds, by an estimate. Launches from then on may use it. Yields what it would take, if that is more.
+    pub fn improve(&self, index: u32, most: Option<u64>) -> Option<u64> {
+        let (kernel, &id) = (self.compiled(index)?, self.unit.kernels.get(index as usize)?);
+        self.add_vectors(index, id, &kernel, most)
     }
 
-    fn add_vectors(&self, index: u32, id: FunctionId, kernel: &abi::Kernel, compile: bool) {
+    fn add_vectors(
+        &self,
+        index: u32,
+        id: FunctionId,
+        kernel: &abi::Kernel,
+        most: Option<u64>,
+    ) -> Option<u64> {
         if kernel.vectors.get().is_some() {
-            return;
+            return None;
         }
-        let made = self.find_or_compile_vectors(index, id, kernel, compile);
-        match made.and_then(|made| made.place(self.unit.table()).map_err(|e| e.to_string())) {
+        let made = self.find_or_compile_vectors(index, id, kernel, most);
+        let placed = made.and_then(|made| made.place(self.unit.table()).map_err(|e| e.to_string().into()));
+        match placed {
             Ok(vectors) => _ = kernel.vectors.set(vectors),
-            Err(why) => vector::say(&kernel.name, &why),
+            Err(vector::NotMade::Refused(why)) => vector::say(&kernel.name, &why),
+            Err(vector::NotMade::Costs(nanoseconds)) => return Some(nanoseconds),
         }
+        None
     }
 
     fn find_or_compile_vectors(
@@ -336,8 +344,8 @@ impl Linked {
         index: u32,
         id: FunctionId,
         kernel: &abi::Kernel,
-        compile: bool,
-    ) -> Result<vector::Made, String> {
+        most: Option<u64>,
+    ) -> Result<vector::Made, vector::NotMade> {
         let kept =
             self.kept(index).map_err(|e| e.to_string())?.map(|(shelf, name)| (shelf, vector::name(&name)));
         // The state is that of the code it stands beside.
@@ -347,16 +355,14 @@ impl Linked {
         {
             return Ok(made);
         }
-        if !compile {
-            return Err("nothing is kept".into());
-        }
+        let Some(most) = most else { return Err("nothing is kept".to_owned().into()) };
         // What threads leave at a cut has to be alike in both tiers, and functions that are part of a kernel might change it.
         let form = if kernel.cuts.is_empty() { Form::VectorsInOne } else { Form::Vectors };
         // Until it has been kept: a process that ends waits for this.
         let compiler = vector::Compiler::begin()?;
-        let made = self.compile_vectors(&compiler, id, form)?;
+        let made = self.compile_vectors(&compiler, id, form, most)?;
         if !fits(&made) {
-            return Err("its state is another one".into());
+            return Err("its state is another one".to_owned().into());
         }
         if let Some((shelf, name)) = kept.filter(|_| made.is_movable) {
             shelf.keep(&name, &made.to_bytes());
@@ -460,20 +466,21 @@ impl Linked {
         compiler: &vector::Compiler,
         id: FunctionId,
         form: Form,
-    ) -> Result<vector::Made, String> {
+        most: u64,
+    ) -> Result<vector::Made, vector::NotMade> {
         if self.environment.checks.bits() != 0 {
-            return Err("its accesses are looked at".into());
+            return Err("its accesses are looked at".to_owned().into());
         }
         let compiled = self.with_kernel(id, &self.unit.table(), form, |verified| {
             if self.unit.needs_turns(&verified.bodies.kernel).is_some() {
-                return Ok(Err("its lanes take turns".into()));
+                return Ok(Err("its lanes take turns".to_owned().into()));
             }
             let sizes = (verified.facts.state_bytes, verified.frame);
             let Surroundings { helpers, table, .. } = *verified.around;
             let places = relocate::Places { helpers, table };
-            Ok(compiler.compile(id, &verified.machine.func, sizes, &verified.facts.cuts, &places))
+            Ok(compiler.compile(id, &verified.machine.func, sizes, &verified.facts.cuts, &places, most))
         });
-        compiled.map_err(|error| error.to_string()).flatten()
+        compiled.map_err(|error| error.to_string().into()).flatten()
     }
 
     /// Compiles a kernel and all that it calls.

@@ -10,7 +10,7 @@ use rgpu_device::{
 
 use super::contained::contained;
 use super::helpers;
-use super::tiers::Tiers;
+use super::tiers::{Earned, Tiers};
 use crate::abi;
 use crate::compile::{Environment, GlobalLayout, Linked, Program};
 use rgpu_image::{self as image, ptx};
@@ -30,8 +30,10 @@ pub(super) trait Kernels: Send + Sync {
     /// The kernel with this index, compiled when first asked for.
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
 
-    /// Gets code for vectors of threads for a kernel that has been compiled, if there can be some: what is kept, or else, if `compile`, made now.
-    fn improve(&self, _index: u32, _compile: bool) {}
+    /// As [`Linked::improve`], of a kernel that has been compiled.
+    fn improve(&self, _index: u32, _most: Option<u64>) -> Option<u64> {
+        None
+    }
 }
 
 impl Kernels for Linked {
@@ -47,8 +49,8 @@ impl Kernels for Linked {
         Linked::kernel(self, index)
     }
 
-    fn improve(&self, index: u32, compile: bool) {
-        Linked::improve(self, index, compile);
+    fn improve(&self, index: u32, most: Option<u64>) -> Option<u64> {
+        Linked::improve(self, index, most)
     }
 }
 
@@ -106,9 +108,16 @@ impl Module {
         self.tiers.get(function as usize)
     }
 
-    /// Gets code for vectors of threads for a kernel, if there can be some: what is kept, or else, if `compile`, made now.
-    pub(super) fn improve(&self, function: u32, compile: bool) {
-        self.kernels.improve(function, compile);
+    /// Gets code for vectors of threads for a kernel, if there can be some: what is kept, or else, if it has earned that, what is made now.
+    pub(super) fn improve(&self, function: u32, earned: Earned) {
+        let Some(tiers) = self.tiers(function) else { return };
+        let most = match earned {
+            Earned::Look => None,
+            Earned::Compile(most) => Some(most),
+        };
+        if let Some(nanoseconds) = self.kernels.improve(function, most) {
+            tiers.postpone(nanoseconds);
+        }
     }
 }
 

@@ -158,6 +158,32 @@ pub(super) struct Made {
     pub is_movable: bool,
 }
 
+/// Why there is no code for vectors of threads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotMade {
+    /// There can be none.
+    Refused(String),
+    /// Making it takes about so many nanoseconds, which is more than it may.
+    Costs(u64),
+}
+
+impl From<String> for NotMade {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+/// The longest that LLVM may work on a kernel, in nanoseconds.
+const MOST_NANOSECONDS: u64 = 10_000_000_000;
+
+/// About how many nanoseconds LLVM takes for a text of so many bytes, as measured: long functions take longer for each byte.
+fn nanoseconds_of(bytes: usize) -> u64 {
+    const FOR_A_BYTE: f64 = 2000.0;
+    const LONG: f64 = 1e6;
+    let bytes = bytes as f64;
+    (bytes * FOR_A_BYTE * (1.0 + (bytes / LONG).powi(2))) as u64
+}
+
 /// Who compiles: a process that ends waits until this is gone.
 pub(super) struct Compiler(llvm::Busy);
 
@@ -171,7 +197,7 @@ impl Compiler {
     }
 
     /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, and these cuts, for vectors of threads, or says what
-    /// keeps it in the first tier. `places` says where this library's functions are.
+    /// keeps it in the first tier. `places` says where this library's functions are, and `most` how many nanoseconds it may take, about.
     pub(super) fn compile(
         &self,
         id: FunctionId,
@@ -179,7 +205,8 @@ impl Compiler {
         (state_bytes, local_bytes): (u32, u32),
         cuts: &[Cut],
         places: &Places<'_>,
-    ) -> Result<Made, String> {
+        most: u64,
+    ) -> Result<Made, NotMade> {
         if SHOWS {
             eprintln!("{}", func.display());
         }
@@ -189,6 +216,11 @@ impl Compiler {
         let translated = Translator::translate(func, &flow, &shapes, cuts, &attributes, places)?;
         if SHOWS {
             eprintln!("{}", translated.text);
+        }
+        match nanoseconds_of(translated.text.len()) {
+            MOST_NANOSECONDS.. => return Err("LLVM would take too long".to_owned().into()),
+            needed if needed > most => return Err(NotMade::Costs(needed)),
+            _ => {}
         }
         let file = llvm::compile(&translated.text, &self.0)?;
         let linked = object::link(&file, translated.addresses.len())?;
