@@ -59,7 +59,7 @@ impl Speed {
 struct Trial {
     /// Launches that are still to be made, as threads and as vectors.
     left: [AtomicU32; 2],
-    /// What those have taken that were made: nanoseconds and blocks.
+    /// What those have taken for each block that were made, in picoseconds: together, and the one that took longest, which may have been interrupted.
     taken: [(AtomicU64, AtomicU64); 2],
     /// What came of the last one, if there was one.
     verdict: AtomicVerdict,
@@ -70,9 +70,9 @@ struct Trial {
 
 impl Trial {
     fn begin(&self) {
-        for (left, (ns, blocks)) in self.left.iter().zip(&self.taken) {
-            ns.store(0, Relaxed);
-            blocks.store(0, Relaxed);
+        for (left, (all, longest)) in self.left.iter().zip(&self.taken) {
+            all.store(0, Relaxed);
+            longest.store(0, Relaxed);
             left.store(TRIALS, Relaxed);
         }
         let again = self.again.load(Relaxed);
@@ -91,14 +91,15 @@ impl Trial {
         let tier = usize::from(vectors);
         let took_part = self.left[tier].fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if took_part {
-            self.taken[tier].0.fetch_add(ns, Relaxed);
-            self.taken[tier].1.fetch_add(blocks, Relaxed);
+            let one = ns.saturating_mul(1000) / blocks.max(1);
+            self.taken[tier].0.fetch_add(one, Relaxed);
+            self.taken[tier].1.fetch_max(one, Relaxed);
             if self.left.iter().all(|left| left.load(Relaxed) == 0) {
                 let [threads, vectors] = [0, 1].map(|tier: usize| {
-                    let (ns, blocks) = &self.taken[tier];
-                    ns.load(Relaxed) as f64 / blocks.load(Relaxed).max(1) as f64
+                    let (all, longest) = &self.taken[tier];
+                    all.load(Relaxed).saturating_sub(longest.load(Relaxed))
                 });
-                self.verdict.set(vectors * 100.0 <= threads * (100 + TOLERANCE) as f64);
+                self.verdict.set(vectors.saturating_mul(100) <= threads.saturating_mul(100 + TOLERANCE));
             }
             return false;
         }
