@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::flow::{Access, visit};
 use super::op::Op;
+use super::unit::Unit;
 use super::vars::Vars;
 use rgpu_image::ptx::ast::{Function, Instruction, Module, Operand, Statement, Type};
 
@@ -12,7 +13,7 @@ use rgpu_image::ptx::ast::{Function, Instruction, Module, Operand, Statement, Ty
 pub(super) fn insert(module: &mut Module, ops: &[Op]) {
     for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
         let is_candidate = |i: &Instruction| is_of_warp(&ops[i.form.0 as usize]);
-        if !instructions(function).any(is_candidate) {
+        if !Unit::instructions(function).any(is_candidate) {
             continue;
         }
         let constants = find(function, ops);
@@ -38,19 +39,12 @@ fn is_of_warp(op: &Op) -> bool {
     matches!(op, Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Redux { .. })
 }
 
-fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
-    function.body.iter().filter_map(|statement| match statement {
-        Statement::Instruction(instruction) => Some(instruction),
-        Statement::Label(_) => None,
-    })
-}
-
 /// Registers that are written once, with a number, whatever else is so. Whoever reads one before has nothing that is defined.
 fn find(function: &Function, ops: &[Op]) -> HashMap<u32, Operand> {
     let vars = Vars::new(function, ops);
     let mut writes = vec![0u32; vars.types.len()];
     let mut found = HashMap::new();
-    for instruction in instructions(function) {
+    for instruction in Unit::instructions(function) {
         let op = &ops[instruction.form.0 as usize];
         visit(instruction, op, &vars, &mut |register, access| {
             if access == Access::Define {

@@ -252,7 +252,7 @@ impl Unit {
         self.referenced.binary_search(&id).ok()
     }
 
-    fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
+    pub(super) fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
         function.body.iter().filter_map(|statement| match statement {
             Statement::Instruction(instruction) => Some(instruction),
             Statement::Label(_) => None,

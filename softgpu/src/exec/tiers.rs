@@ -104,7 +104,7 @@ impl Trial {
             return false;
         }
         let again = self.again.load(Relaxed);
-        self.since.fetch_add(1, Relaxed) + 1 == if again == 0 { AGAIN } else { again }
+        self.since.fetch_add(1, Relaxed) + 1 == again.max(AGAIN)
     }
 }
 

@@ -247,23 +247,23 @@ fn exchanged(
     let mut pairs = Vec::new();
     for (n, access) in accesses.iter().enumerate() {
         let stores = || accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Store);
+        if access.access == Access::Store {
+            let overwritten = stores().filter(|&(s, store)| {
+                let is_meant = access.shared && store.shared && is_of_neighbour(store, access, addresses);
+                s != n && (is_meant || is_one_of_many(store, access, addresses))
+            });
+            pairs.extend(overwritten.map(|(s, _)| (s, n, Conflict::Always)));
+            continue;
+        }
         // Where data tell the place, a lane that reads what it has stored itself wants just that.
         let own = stores().any(|(_, store)| store.address == access.address);
-        for (s, store) in stores().filter(|(s, _)| *s != n) {
-            let both_shared = access.shared && store.shared;
-            if access.access == Access::Store {
-                // What comes first is `store` here.
-                let is_meant = both_shared && is_of_neighbour(store, access, addresses);
-                if is_meant || is_one_of_many(store, access, addresses) {
-                    pairs.push((s, n, Conflict::Always));
-                }
-                continue;
-            }
+        for (s, store) in stores() {
             let conflict = conflict(store, access, addresses);
             if conflict == Conflict::Always || conflict == Conflict::SameTurn && !own {
                 pairs.push((s, n, conflict));
             }
             // In the block's memory no lane shifts elements for itself alone.
+            let both_shared = access.shared && store.shared;
             if both_shared && access.access == Access::Load && is_of_neighbour(access, store, addresses) {
                 pairs.push((n, s, Conflict::Always));
             }

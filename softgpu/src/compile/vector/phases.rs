@@ -76,7 +76,7 @@ impl Phases {
     /// Divides a kernel with these cuts into phases, if that can be done.
     pub(super) fn find(func: &Function, flow: &Flow, cuts: &[Cut]) -> Option<(Self, Vec<Segment>)> {
         let simple = |cut: &Cut| {
-            matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield) || exchanges(cut.kind)
+            matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield) || is_exchange(cut.kind)
         };
         if !flow.has_cuts() || !cuts.iter().all(simple) {
             return None;
@@ -130,7 +130,7 @@ impl Phases {
 }
 
 /// Whether an operation gives all lanes of a warp what depends on the operands of all.
-fn exchanges(kind: CutKind) -> bool {
+fn is_exchange(kind: CutKind) -> bool {
     matches!(
         kind,
         CutKind::Shuffle(_) | CutKind::Vote(_) | CutKind::MatchAny | CutKind::MatchAll | CutKind::Redux(_)
@@ -177,7 +177,7 @@ fn stop(func: &Function, flow: &Flow, cuts: &[Cut], number: usize) -> Option<(St
         // Where all threads of the block have come to it, so have those of each warp.
         kind if cut.legacy || known(OP + 8 * MASK).is_some_and(|mask| mask as u32 == !0) => match kind {
             CutKind::WarpSync => 0,
-            kind if exchanges(kind) => return Some((Stop::Exchange(stop), 0)),
+            kind if is_exchange(kind) => return Some((Stop::Exchange(stop), 0)),
             _ => return None,
         },
         _ => return None,
@@ -204,7 +204,7 @@ impl Translator<'_> {
         let plane = self.make(format!("mul i32 {}, {}", sides[0], sides[1]));
         let all = self.make(format!("mul i32 {plane}, {}", sides[2]));
         let mut whole = self.make(format!("icmp eq i32 %a1, {all}"));
-        let exchanges = self.phases.as_ref().map(|phases| phases.exchanges.clone()).unwrap_or_default();
+        let exchanges = self.exchanges();
         if !exchanges.is_empty() {
             let rest = self.make(format!("and i32 %a1, {}", abi::WARP - 1));
             let warps = self.make(format!("icmp eq i32 {rest}, 0"));
@@ -295,6 +295,17 @@ impl Translator<'_> {
         self.make(format!("getelementptr i32, ptr %late, i64 {group}"))
     }
 
+    /// The numbers of the cuts at which warps exchange values.
+    fn exchanges(&self) -> Vec<u32> {
+        self.phases.as_ref().map(|phases| phases.exchanges.clone()).unwrap_or_default()
+    }
+
+    /// Writes an operand of all lanes into a row.
+    fn put_operand(&mut self, row: &str, n: usize, operand: &str) {
+        let at = self.pointer(row, (offset_of!(Row, op) + 8 * LANES * n) as i64);
+        self.line(format!("store <{LANES} x i64> {operand}, ptr {at}, align 64"));
+    }
+
     /// Writes into the rows what is missing there.
     fn settle(&mut self, end: &str) {
         self.begin_groups("%a0", "settle");
@@ -313,6 +324,12 @@ impl Translator<'_> {
         self.begin("late.barrier");
         let at = self.pointer(&row, offset_of!(Row, resume) as i64);
         self.line(format!("store <{LANES} x i32> {numbers}, ptr {at}, align 32"));
+        self.put_operand(&row, MASK, &all_lanes("i64", u32::MAX));
+        // Operands of an exchange are there already.
+        let there: Vec<String> =
+            self.exchanges().iter().map(|cut| format!("i32 {cut}, label %settled")).collect();
+        self.line(format!("switch i32 {number}, label %late.names [ {} ]", there.join(" ")));
+        self.begin("late.names");
         let barriers = self.phases.as_ref().map(|phases| phases.barriers.clone()).unwrap_or_default();
         let ty = format!("<{LANES} x i64>");
         let mut names = "zeroinitializer".to_owned();
@@ -321,20 +338,8 @@ impl Translator<'_> {
             let own = all_lanes("i64", name);
             names = self.make(format!("select i1 {here}, {ty} {own}, {ty} {names}"));
         }
-        let everybody = all_lanes("i64", u32::MAX);
-        let nothing = "zeroinitializer".to_owned();
-        let exchanges = self.phases.as_ref().map(|phases| phases.exchanges.clone()).unwrap_or_default();
-        for (n, operand) in [(MASK, everybody), (0, names), (1, nothing)] {
-            let at = self.pointer(&row, (offset_of!(Row, op) + 8 * LANES * n) as i64);
-            self.line(format!("store {ty} {operand}, ptr {at}, align 64"));
-            // Operands of an exchange are there already.
-            if n == MASK && !exchanges.is_empty() {
-                let cuts: Vec<String> =
-                    exchanges.iter().map(|cut| format!("i32 {cut}, label %settled")).collect();
-                self.line(format!("switch i32 {number}, label %late.names [ {} ]", cuts.join(" ")));
-                self.begin("late.names");
-            }
-        }
+        self.put_operand(&row, 0, &names);
+        self.put_operand(&row, 1, "zeroinitializer");
         self.line("br label %settled");
         self.begin("settled");
         self.end_groups(end, "settle", "done");
