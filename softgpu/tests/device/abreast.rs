@@ -272,3 +272,13 @@ fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     let expected = by_warp(&data, 256, |block| block.fill(block.iter().sum()));
     assert_eq!(warps.run("barriers", &data, 256, 512, &[], 0), expected);
 }
+
+#[test]
+fn vectors_of_lanes_go_abreast_as_well() {
+    // The other tests of this file, in a process whose kernels are compiled for vectors of threads before they run, where the machine can.
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["abreast::", "--skip", "vectors_of_lanes_go_abreast_as_well"]);
+    let output = command.env(rgpu_softgpu::compile::vector::VARIABLE, "first").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");
+}

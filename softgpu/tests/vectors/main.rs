@@ -53,6 +53,17 @@ const KERNELS: &[Row] = &[
     ("sums", |n| line(n, 128), 0),
     ("sums", |n| line(n, 50), 0),
     ("textures", |n| line(n, 128), 0),
+    // Threads of a block wait in several places.
+    ("arms", |_| ([9, 1, 1], [256, 1, 1]), 5),
+    ("arms", |_| ([9, 1, 1], [48, 1, 1]), 0),
+    ("first_warp", |_| ([9, 1, 1], [256, 1, 1]), 5),
+    ("first_warp", |_| ([9, 1, 1], [32, 1, 1]), 0),
+    ("leaving", |n| line(n, 256), 0),
+    ("leaving", |n| line(n, 128), 0),
+    ("parting", |n| line(n, 256), 0),
+    ("parting", |n| line(n, 64), 0),
+    ("several", |n| line(n, 256), 5),
+    ("several", |n| line(n, 96), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),

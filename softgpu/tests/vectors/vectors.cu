@@ -342,3 +342,113 @@ extern "C" __global__ void textures(const float *in, float *out, unsigned n) {
         if (back > 1) surf2Dwrite(back - 1, surface, (x ^ 1) % 512 * 4, 511 - y, cudaBoundaryModeZero);
     }
 }
+
+// A loop with the grid's stride, and then a tree in each warp whose steps only some lanes make.
+extern "C" __global__ void arms(const float *in, float *out, unsigned n) {
+    __shared__ float part[256];
+    unsigned t = threadIdx.x, lane = t % 32, i = blockIdx.x * blockDim.x + t;
+    float sum = 0;
+    for (unsigned k = i; k < 8 * n; k += gridDim.x * blockDim.x) sum += in[k % n];
+    part[t] = sum;
+    __syncthreads();
+    for (unsigned d = 16; d > 0; d /= 2) {
+        if (lane < d && t + d < blockDim.x) part[t] = sum += part[t + d];
+        __syncwarp();
+    }
+    __syncthreads();
+    if (i < n) out[i] = part[t / 32 * 32] + sum;
+}
+
+// The first warp sums up what all warps have found, a few times, and in the end alone.
+extern "C" __global__ void first_warp(const float *in, float *out, unsigned n) {
+    __shared__ float part[32], all;
+    unsigned t = threadIdx.x, lane = t % 32, i = blockIdx.x * blockDim.x + t;
+    float sum = 0;
+#pragma unroll 1
+    for (int round = 0; round < 3; round++) {
+        for (unsigned k = i + round; k < 4 * n; k += gridDim.x * blockDim.x) sum += in[k % n];
+        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane == 0) part[t / 32] = sum;
+        __syncthreads();
+        if (t < 32) {
+            sum = t < blockDim.x / 32 ? part[t] : 0;
+            for (int d = 16; d > 0; d /= 2) sum += __shfl_down_sync(~0u, sum, d);
+            if (t == 0) all = sum;
+        }
+        if (round == 2) break;
+        __syncthreads();
+        sum = all * 0.25f + lane;
+    }
+    if (i < n) out[i] = sum;
+}
+
+// Warps end one after another, and those that are left meet at barriers.
+extern "C" __global__ void leaving(const float *in, float *out, unsigned n) {
+    __shared__ float part[256];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    float value = in[i % n];
+    part[t] = 0;
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned round = 0; round < 6; round++) {
+        if (t / 32 == (round + blockIdx.x) % 8) break;
+        value += __shfl_xor_sync(~0u, value, 1 << round % 5);
+        part[t] = value;
+        __syncthreads();
+        value += part[(t + 32) % blockDim.x];
+        __syncthreads();
+    }
+    if (i < n) out[i] = value;
+}
+
+// Lanes end one after another, or go on alone; those that are left exchange values in step, and meet at barriers.
+extern "C" __global__ void parting(const float *in, float *out, unsigned n) {
+    __shared__ volatile float part[256];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t, own = i * 2654435761u >> 27;
+    part[t] = in[i % n];
+    float value = 0;
+#pragma unroll 1
+    for (unsigned round = 0; round < 5; round++) {
+        if (i < n && own % 8 == round) {
+            out[i] = value + round;
+            return;
+        }
+        if (own % 3 != round % 3) {
+            part[t] = part[t ^ 1] + 1;
+            part[t] += part[t ^ 2];
+        } else if (own & 16) {
+            value += 0.5f * round;
+        }
+        __syncthreads();
+        value += part[(t + 7) % blockDim.x];
+        __syncthreads();
+    }
+    if (i < n) out[i] = value;
+}
+
+// Each second warp does something else before all meet: one shuffles, the other waits for itself.
+extern "C" __global__ void several(const float *in, float *out, unsigned n) {
+    __shared__ float part[256];
+    unsigned t = threadIdx.x, w = t / 32, lane = t % 32, i = blockIdx.x * blockDim.x + t;
+    float value = in[i % n];
+#pragma unroll 1
+    for (unsigned round = 0; round < 4; round++) {
+        if ((w + round) % 2) {
+            for (unsigned d = 1; d < 4 + round; d++) value += __shfl_sync(~0u, value, lane * d + round);
+        } else {
+            part[t] = value;
+            __syncwarp();
+            if (lane % 3) value -= part[t - lane + (lane * 7 + 1) % 32];
+            __syncwarp();
+            part[t] = value + lane;
+            __syncwarp();
+            value += part[t ^ 3];
+        }
+        __syncthreads();
+        part[t] = value;
+        __syncthreads();
+        value += part[(t + 33) % blockDim.x];
+        __syncthreads();
+    }
+    if (i < n) out[i] = value;
+}

@@ -168,13 +168,13 @@ impl Translator<'_> {
             STOP => exits,
             _ => false,
         };
-        match self.stop.filter(|_| self.mask.is_none()) {
+        match self.stop {
             Some(stop) => {
                 if is_last {
                     self.stop_late(stop);
                 }
                 match stop {
-                    Stop::Barrier(_) => true,
+                    Stop::Barrier(_) | Stop::Warp(_) | Stop::Converge(_) => true,
                     Stop::Exchange(_) => !(OP..MASK).contains(&field),
                     Stop::Exit => field == STOP,
                 }
@@ -189,7 +189,7 @@ impl Translator<'_> {
     }
 
     /// The lanes that are there stop with this number.
-    pub(super) fn stop_together(&mut self, number: i64) {
+    fn stop_together(&mut self, number: i64) {
         let before = self.make("load i32, ptr %together");
         let none = self.make(format!("icmp eq i32 {before}, {NOBODY}"));
         let same = self.make(format!("icmp eq i32 {before}, {number}"));

@@ -22,8 +22,6 @@ use crate::abi::{Block, Thread};
 pub(super) struct Segment {
     /// The places of its blocks, in their order.
     pub places: Vec<usize>,
-    /// If it is what all threads of a block do behind a cut: the number of that, or 0 for the kernel's beginning.
-    pub enters: Option<u32>,
     /// The first block of the loop that it is one round of, if it is that.
     pub header: Option<usize>,
     /// Then: how often the grid's stride is added in a round.
@@ -32,9 +30,18 @@ pub(super) struct Segment {
 
 impl Segment {
     /// What is no loop.
-    pub(super) fn plain(places: Range<usize>) -> Self {
-        Self { places: places.collect(), enters: None, header: None, strides: 0 }
+    fn plain(places: &[usize]) -> Self {
+        Self { places: places.to_vec(), header: None, strides: 0 }
     }
+}
+
+/// What groups go through from where they begin to where they stop, in segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Copy {
+    /// If it is what all threads of a block do behind a cut: the number of that, or 0 for the kernel's beginning.
+    pub enters: Option<u32>,
+    /// Its segments among those of all copies.
+    pub parts: Range<usize>,
 }
 
 /// How many groups go through a segment before the next begins.
@@ -50,15 +57,18 @@ const MOST_BYTES: usize = 16 << 10;
 /// As many operations are looked through for what a loop's step is made of.
 const DEPTH: usize = 8;
 
-/// Divides a kernel's code.
-pub(super) fn segments(func: &Function, flow: &Flow) -> Vec<Segment> {
+/// More segments than this are not told apart: they are counted in the bits of a word.
+pub(super) const MOST_SEGMENTS: usize = u128::BITS as usize;
+
+/// One round of each loop with the grid's stride.
+pub(super) fn rounds(func: &Function, flow: &Flow) -> Vec<Segment> {
     let mut rounds: Vec<Segment> = Vec::new();
     for (number, l) in flow.loops.iter().enumerate() {
         let alone = flow.loops.iter().enumerate().all(|(other, o)| {
             other == number || flow.order.iter().all(|&block| !(l.has[block] && o.has[block]))
         });
-        let places = flow.place[l.header]..l.last + 1;
-        let blocks = || places.clone().map(|place| flow.order[place]);
+        let places: Vec<usize> = (flow.place[l.header]..l.last + 1).collect();
+        let blocks = || places.iter().map(|&place| flow.order[place]);
         let size: usize = blocks().map(|b| func.layout.block_insts(flow.blocks[b]).count()).sum();
         let cut = blocks().any(|block| flow.cuts[block]);
         let mut insts = blocks().flat_map(|block| func.layout.block_insts(flow.blocks[block]));
@@ -67,28 +77,36 @@ pub(super) fn segments(func: &Function, flow: &Flow) -> Vec<Segment> {
             let opcode = func.dfg.insts[inst].opcode();
             opcode.is_call() || matches!(opcode, Opcode::AtomicRmw | Opcode::AtomicCas)
         });
-        if alone && !cut && !slow && places.start > 0 && size <= LONG {
+        if alone && !cut && !slow && places[0] > 0 && size <= LONG {
             let strides = strides(func, flow, l.header);
             if strides > 0 {
-                rounds.push(Segment { header: Some(l.header), strides, ..Segment::plain(places) });
+                rounds.push(Segment { header: Some(l.header), strides, places });
             }
         }
     }
     rounds.sort_by_key(|round| round.places[0]);
+    rounds
+}
+
+/// Divides the blocks at some places into those rounds that lie there whole, and what comes before and behind each.
+pub(super) fn divide(mut places: &[usize], rounds: &[Segment]) -> Vec<Segment> {
     let mut segments = Vec::new();
-    let mut at = 0;
     for round in rounds {
-        if round.places[0] > at {
-            segments.push(Segment::plain(at..round.places[0]));
+        let Some(at) = places.iter().position(|place| *place == round.places[0]) else { continue };
+        let behind = at + round.places.len();
+        if places.get(at..behind) != Some(&round.places[..]) {
+            continue;
         }
-        at = round.places[0] + round.places.len();
-        segments.push(round);
+        if at > 0 {
+            segments.push(Segment::plain(&places[..at]));
+        }
+        segments.push(round.clone());
+        places = &places[behind..];
     }
-    if at < flow.order.len() {
-        segments.push(Segment::plain(at..flow.order.len()));
+    if !places.is_empty() {
+        segments.push(Segment::plain(places));
     }
-    // They are counted in the bits of a word.
-    if segments.len() > 60 { Vec::new() } else { segments }
+    segments
 }
 
 /// How often in a round of a loop something goes up by what depends on the number of the grid's blocks.
@@ -137,12 +155,15 @@ impl Translator<'_> {
         for (number, _) in self.flow.blocks.iter().enumerate() {
             self.places.push_str(&format!("%m{number} = alloca i{LANES}\n"));
         }
-        for number in self.crossings() {
+        let mut crossings: Vec<usize> =
+            (0..self.copies.len()).flat_map(|copy| self.crossings(copy)).collect();
+        crossings.sort_unstable();
+        crossings.dedup();
+        for number in crossings {
             self.places.push_str(&format!("%k{number} = alloca [{SIDE_BY_SIDE} x i{LANES}]\n"));
         }
         self.places.push_str("%first = alloca i64\n%row = alloca i64\n%together = alloca i32\n");
         self.places.push_str("%begin = alloca i64\n%group = alloca i64\n%again = alloca i1\n");
-        self.line(format!("store i32 {NOBODY}, ptr %together"));
         let at = self.pointer("%a2", offset_of!(Block, ntid) as i64);
         let width = self.make(format!("load i32, ptr {at}, align 4"));
         self.line(format!("%width = zext i32 {width} to i64"));
@@ -156,46 +177,58 @@ impl Translator<'_> {
         if self.phases.is_some() {
             return self.all_phases(&end);
         }
-        self.line("store i64 %a0, ptr %begin\nbr label %some");
-        // Some groups, that go through all segments.
-        self.begin("some");
-        let begin = self.make("load i64, ptr %begin");
-        let stop = if self.segments.len() == 1 {
-            end.clone()
-        } else {
-            let left = self.make(format!("sub i64 {end}, {begin}"));
-            let most = SIDE_BY_SIDE * GROUP_BYTES;
-            let fewer = self.make(format!("icmp ult i64 {left}, {most}"));
-            let bytes = self.make(format!("select i1 {fewer}, i64 {left}, i64 {most}"));
-            self.make(format!("add i64 {begin}, {bytes}"))
-        };
-        for segment in 0..self.segments.len() {
-            self.segment = segment;
-            self.line(format!("br label %r{segment}"));
-            self.one_segment(&begin, &stop)?;
-        }
-        self.line(format!("store i64 {stop}, ptr %begin"));
-        let more = self.make(format!("icmp ne i64 {stop}, {end}"));
-        self.line(format!("br i1 {more}, label %some, label %done"));
-        self.begin("done");
+        self.line("br label %copy0");
+        self.one_copy(0, &end)?;
         self.tell_together();
         self.line("ret void");
         Ok(())
     }
 
-    /// Has the groups of some threads go through a segment.
-    pub(super) fn one_segment(&mut self, begin: &str, stop: &str) -> Result<(), Refusal> {
-        let n = self.segment;
-        let Segment { places, header, .. } = self.segments[n].clone();
-        // Between barriers, nothing but the threads' states goes from one segment to another.
-        let is_phase = self.phases.is_some();
-        let is_first = n == 0 || is_phase;
-        self.begin(&format!("r{n}"));
-        if is_phase {
+    /// Has all groups go through a copy: some go through all of its segments, and then the next ones. `end` is the end of the threads.
+    pub(super) fn one_copy(&mut self, copy: usize, end: &str) -> Result<(), Refusal> {
+        let parts = self.copies[copy].parts.clone();
+        self.copy = copy;
+        self.begin(&format!("copy{copy}"));
+        if self.phases.is_none() {
             self.line(format!("store i32 {NOBODY}, ptr %together"));
         }
+        if parts.len() == 1 {
+            return self.one_segment(parts.start, "%a0", end);
+        }
+        self.line(format!("store i64 %a0, ptr %begin\nbr label %chunk{copy}"));
+        self.begin(&format!("chunk{copy}"));
+        let begin = self.make("load i64, ptr %begin");
+        let left = self.make(format!("sub i64 {end}, {begin}"));
+        let most = SIDE_BY_SIDE * GROUP_BYTES;
+        let fewer = self.make(format!("icmp ult i64 {left}, {most}"));
+        let bytes = self.make(format!("select i1 {fewer}, i64 {left}, i64 {most}"));
+        let stop = self.make(format!("add i64 {begin}, {bytes}"));
+        for segment in parts {
+            self.one_segment(segment, &begin, &stop)?;
+        }
+        self.line(format!("store i64 {stop}, ptr %begin"));
+        let more = self.make(format!("icmp ne i64 {stop}, {end}"));
+        let out = self.label();
+        self.line(format!("br i1 {more}, label %chunk{copy}, label %{out}"));
+        self.begin(&out);
+        Ok(())
+    }
+
+    /// Has the groups of some threads go through a segment of the copy that is being written.
+    fn one_segment(&mut self, n: usize, begin: &str, stop: &str) -> Result<(), Refusal> {
+        self.segment = n;
+        let Segment { places, header, .. } = self.segments[n].clone();
+        let is_first = self.is_first(n);
+        self.line(format!("br label %r{n}"));
+        self.begin(&format!("r{n}"));
         self.line("store i1 false, ptr %again");
         self.begin_groups(begin, &format!("g{n}"));
+        if self.copies[self.copy].enters.is_some() {
+            let lanes = self.lanes_that_go();
+            let go = self.make(format!("icmp ne i{LANES} {lanes}, 0"));
+            self.line(format!("br i1 {go}, label %y{n}, label %n{n}"));
+            self.begin(&format!("y{n}"));
+        }
         // No loop begins with the first block.
         if let Some(header) = header {
             let at = self.kept_mask(header);
@@ -225,7 +258,7 @@ impl Translator<'_> {
             self.block(place)?;
         }
         self.seams[n][1] = self.text.len();
-        let all = self.crossings();
+        let all = self.crossings(self.copy);
         for &number in if is_first { &all } else { &touched } {
             let at = self.kept_mask(number);
             let bits = self.make(format!("load i{LANES}, ptr %m{number}"));
@@ -251,7 +284,9 @@ impl Translator<'_> {
 
     /// Begins a loop over groups of threads, with the label of its body.
     pub(super) fn begin_groups(&mut self, begin: &str, body: &str) {
-        self.line(format!("store i64 {begin}, ptr %first\nstore i64 0, ptr %group\nbr label %{body}"));
+        let before = self.make(format!("sub i64 {begin}, %a0"));
+        let number = self.make(format!("udiv exact i64 {before}, {GROUP_BYTES}"));
+        self.line(format!("store i64 {begin}, ptr %first\nstore i64 {number}, ptr %group\nbr label %{body}"));
         self.begin(body);
     }
 
@@ -271,23 +306,30 @@ impl Translator<'_> {
     /// Where a group's mask of a block lies between segments.
     fn kept_mask(&mut self, number: usize) -> String {
         let group = self.make("load i64, ptr %group");
+        let group = self.make(format!("and i64 {group}, {}", SIDE_BY_SIDE - 1));
         self.make(format!("getelementptr i{LANES}, ptr %k{number}, i64 {group}"))
     }
 
-    /// The segment that a block belongs to.
-    fn segment_of(&self, number: usize) -> usize {
-        let place = self.flow.place[number];
-        self.segments.iter().position(|segment| segment.places.contains(&place)).unwrap_or(0)
+    /// Whether groups come to a segment from nowhere else.
+    fn is_first(&self, segment: usize) -> bool {
+        self.copies.iter().any(|copy| copy.parts.start == segment)
     }
 
-    /// The blocks that lanes may wait in front of between segments. Between phases they wait nowhere.
-    fn crossings(&self) -> Vec<usize> {
-        if self.phases.is_some() {
-            return Vec::new();
-        }
-        let mut blocks: Vec<usize> = self.segments.iter().filter_map(|segment| segment.header).collect();
+    /// The segment that a block belongs to in a copy, if it is there.
+    fn segment_of(&self, copy: usize, number: usize) -> Option<usize> {
+        let place = self.flow.place[number];
+        self.copies[copy].parts.clone().find(|&n| self.segments[n].places.contains(&place))
+    }
+
+    /// The blocks that lanes may wait in front of between the segments of a copy.
+    fn crossings(&self, copy: usize) -> Vec<usize> {
+        let parts = &self.segments[self.copies[copy].parts.clone()];
+        let mut blocks: Vec<usize> = parts.iter().filter_map(|segment| segment.header).collect();
         for (from, edges) in self.flow.edges.iter().enumerate() {
-            let apart = |&to: &usize| to < self.flow.exit() && self.segment_of(to) != self.segment_of(from);
+            let Some(here) = self.segment_of(copy, from) else { continue };
+            let apart = |&to: &usize| {
+                to < self.flow.exit() && self.segment_of(copy, to).is_some_and(|there| there != here)
+            };
             blocks.extend(edges.iter().map(|edge| edge.to).filter(apart));
         }
         blocks.sort_unstable();
@@ -295,27 +337,20 @@ impl Translator<'_> {
         blocks
     }
 
-    /// Those of them that belong to a segment, or that lanes come to from there.
+    /// Those of them, in the copy that is being written, that belong to a segment, or that lanes come to from there.
     fn touched_masks(&self, segment: usize) -> Vec<usize> {
+        let is_here = |number: usize| self.segment_of(self.copy, number) == Some(segment);
         let reached = |number: usize| {
-            self.flow.edges.iter().enumerate().any(|(from, edges)| {
-                self.segment_of(from) == segment && edges.iter().any(|edge| edge.to == number)
-            })
+            let mut edges = self.flow.edges.iter().enumerate();
+            edges.any(|(from, edges)| is_here(from) && edges.iter().any(|edge| edge.to == number))
         };
-        let mut blocks = self.crossings();
-        blocks.retain(|&number| self.segment_of(number) == segment || reached(number));
+        let mut blocks = self.crossings(self.copy);
+        blocks.retain(|&number| is_here(number) || reached(number));
         blocks
     }
 
     /// Writes, where segments begin and end, what takes values out of their arrays and puts them there. False if that is too much.
     pub(super) fn join_segments(&mut self) -> bool {
-        // What one round of a loop leaves to the next goes through the first block's parameters.
-        let carried: Vec<Value> = self
-            .segments
-            .iter()
-            .filter_map(|segment| segment.header)
-            .flat_map(|header| self.func.dfg.block_params(self.flow.blocks[header]).to_vec())
-            .collect();
         let mut slots: Vec<_> = self.slots.iter().filter(|(_, slot)| !slot.is_common).collect();
         slots.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let mut seams = vec![[String::new(), String::new()]; self.segments.len()];
@@ -324,28 +359,39 @@ impl Translator<'_> {
         for ((value, form), slot) in slots {
             let (name, ty) = (&slot.name, &slot.ty);
             let touched = slot.touched[0] | slot.touched[1];
-            let crosses = self.phases.is_none() && (touched.count_ones() > 1 || carried.contains(value));
-            if crosses {
+            let mut has_array = false;
+            for copy in &self.copies {
+                let parts = copy.parts.clone().filter(|n| touched >> n & 1 == 1);
+                // What one round of a loop leaves to the next goes through the first block's parameters.
+                let is_carried = |n: usize| {
+                    let header = self.segments[n].header;
+                    header.is_some_and(|b| self.func.dfg.block_params(self.flow.blocks[b]).contains(value))
+                };
+                let crosses = parts.clone().count() > 1 || parts.clone().any(is_carried);
+                has_array |= crosses;
+                for n in parts {
+                    let [begin, end] = &mut seams[n];
+                    if !crosses || n == copy.parts.start {
+                        // What one group has left there is nothing to the next.
+                        begin.push_str(&format!("store {ty} undef, ptr {name}\n"));
+                    } else {
+                        begin.push_str(&place_in_array(name, ty, ['g', 'p'], n));
+                        begin.push_str(&format!(
+                            "{name}.b{n} = load {ty}, ptr {name}.p{n}\nstore {ty} {name}.b{n}, ptr {name}\n"
+                        ));
+                    }
+                    if crosses && slot.touched[1] >> n & 1 == 1 {
+                        end.push_str(&place_in_array(name, ty, ['h', 'q'], n));
+                        end.push_str(&format!(
+                            "{name}.e{n} = load {ty}, ptr {name}\nstore {ty} {name}.e{n}, ptr {name}.q{n}\n"
+                        ));
+                    }
+                }
+            }
+            if has_array {
                 arrays.push_str(&format!("{name}.all = alloca [{SIDE_BY_SIDE} x {ty}]\n"));
                 let one = self.func.dfg.value_type(*value).bytes() as usize;
                 bytes += SIDE_BY_SIDE * one * if *form == Form::Vector { LANES } else { 1 };
-            }
-            for (n, [begin, end]) in seams.iter_mut().enumerate().filter(|(n, _)| touched >> n & 1 == 1) {
-                if !crosses || n == 0 {
-                    // What one group has left there is nothing to the next.
-                    begin.push_str(&format!("store {ty} undef, ptr {name}\n"));
-                } else {
-                    begin.push_str(&format!(
-                        "{name}.g{n} = load i64, ptr %group\n{name}.p{n} = getelementptr {ty}, ptr {name}.all, i64 {name}.g{n}\n\
-                         {name}.b{n} = load {ty}, ptr {name}.p{n}\nstore {ty} {name}.b{n}, ptr {name}\n"
-                    ));
-                }
-                if crosses && slot.touched[1] >> n & 1 == 1 {
-                    end.push_str(&format!(
-                        "{name}.h{n} = load i64, ptr %group\n{name}.q{n} = getelementptr {ty}, ptr {name}.all, i64 {name}.h{n}\n\
-                         {name}.e{n} = load {ty}, ptr {name}\nstore {ty} {name}.e{n}, ptr {name}.q{n}\n"
-                    ));
-                }
             }
         }
         for ([begin, end], texts) in self.seams.iter().zip(&seams).rev() {
@@ -355,4 +401,14 @@ impl Translator<'_> {
         self.places.push_str(&arrays);
         bytes <= MOST_BYTES
     }
+}
+
+/// Finds a group's place in the array of a slot. Two letters tell the names of that from others.
+fn place_in_array(name: &str, ty: &str, [group, place]: [char; 2], n: usize) -> String {
+    format!(
+        "{name}.{group}{n} = load i64, ptr %group\n\
+         {name}.{group}{n}.low = and i64 {name}.{group}{n}, {}\n\
+         {name}.{place}{n} = getelementptr {ty}, ptr {name}.all, i64 {name}.{group}{n}.low\n",
+        SIDE_BY_SIDE - 1
+    )
 }

@@ -14,7 +14,7 @@ use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
-use super::segments::{Segment, segments};
+use super::segments::{Copy, MOST_SEGMENTS, Segment, divide, rounds};
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use super::structures::Stores;
 use crate::abi::{self, Cut};
@@ -52,9 +52,12 @@ pub(super) struct Translator<'a> {
     /// What the code is divided into, and which part is being written.
     pub(super) segments: Vec<Segment>,
     pub(super) segment: usize,
+    /// How the parts follow each other, and which of these copies is being written.
+    pub(super) copies: Vec<Copy>,
+    pub(super) copy: usize,
     /// Where each part begins and ends with what a group has left elsewhere.
     pub(super) seams: Vec<[usize; 2]>,
-    /// If the parts are what lies between barriers: what is known of these.
+    /// If the copies are what lies between barriers: what is known of these.
     pub(super) phases: Option<Phases>,
     /// How the block that is being written stops.
     pub(super) stop: Option<Stop>,
@@ -91,7 +94,7 @@ pub(super) struct Slot {
     /// Whether it is the same for all groups.
     pub is_common: bool,
     /// By segment, as bits: where it is loaded, and where it is stored.
-    pub touched: [u64; 2],
+    pub touched: [u128; 2],
 }
 
 /// A kernel as LLVM's text.
@@ -144,20 +147,16 @@ impl<'a> Translator<'a> {
         attributes: &str,
         own: &'a Places<'a>,
     ) -> Result<Translated, Refusal> {
-        let segments = segments(func, flow);
-        if segments.len() > 1 {
-            let t = Self::new(func, flow, shapes, own, segments);
-            if let Some(translated) = t.whole(attributes)? {
+        let rounds = rounds(func, flow);
+        if !rounds.is_empty() {
+            let t = Self::new(func, flow, shapes, cuts, own, &rounds);
+            if t.segments.len() <= MOST_SEGMENTS
+                && let Some(translated) = t.whole(attributes)?
+            {
                 return Ok(translated);
             }
         }
-        let mut segments = vec![Segment::plain(0..flow.order.len())];
-        let phases = Phases::find(func, flow, cuts).map(|(phases, copies)| {
-            segments.extend(copies);
-            phases
-        });
-        let mut t = Self::new(func, flow, shapes, own, segments);
-        t.phases = phases;
+        let t = Self::new(func, flow, shapes, cuts, own, &[]);
         t.whole(attributes)?.ok_or_else(|| "too much to keep".into())
     }
 
@@ -165,9 +164,30 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
+        cuts: &[Cut],
         own: &'a Places<'a>,
-        segments: Vec<Segment>,
+        rounds: &[Segment],
     ) -> Self {
+        let whole: Vec<usize> = (0..flow.order.len()).collect();
+        let (mut segments, mut copies) = (Vec::new(), Vec::new());
+        let mut add = |enters, parts: Vec<Segment>| {
+            let first = segments.len();
+            segments.extend(parts);
+            copies.push(Copy { enters, parts: first..segments.len() });
+        };
+        let mut phases = None;
+        match Phases::find(func, flow, shapes, cuts) {
+            Some((found, behind)) => {
+                // Few threads go through what is there for those that are apart.
+                add(None, divide(&whole, &[]));
+                for (cut, places) in behind {
+                    let rounds = if found.is_split(cut) { &[] } else { rounds };
+                    add(Some(cut), divide(&places, rounds));
+                }
+                phases = Some(found);
+            }
+            None => add(None, divide(&whole, rounds)),
+        }
         Self {
             func,
             flow,
@@ -180,8 +200,10 @@ impl<'a> Translator<'a> {
             slots: HashMap::new(),
             segments,
             segment: 0,
+            copies,
+            copy: 0,
             seams: Vec::new(),
-            phases: None,
+            phases,
             stop: None,
             travels: HashSet::new(),
             read: HashSet::new(),
@@ -531,7 +553,7 @@ impl<'a> Translator<'a> {
         self.line(format!("br i1 {any}, label %{enter}, label %{end}"));
         self.begin(&enter);
         let whole = (None, FULL.to_owned());
-        if !self.shapes.partial[number] {
+        if !self.is_partial(number) {
             self.body(place, whole)?;
         } else {
             // Mostly all lanes come together, and then nothing has to be masked.
@@ -596,8 +618,8 @@ impl<'a> Translator<'a> {
     fn leave(&mut self, inst: Inst, number: usize, end: &str) -> Result<(), Refusal> {
         let edges = self.flow.edges[number].clone();
         let mask = self.bits.clone();
-        if let Some(taken) = self.enters(number) {
-            self.go(&edges[taken], &mask)?;
+        if let Some((taken, lanes)) = self.enters(number) {
+            self.go(&edges[taken], &lanes)?;
             self.line(format!("br label %{end}"));
             return Ok(());
         }
@@ -675,7 +697,7 @@ impl<'a> Translator<'a> {
     }
 
     /// The mask of some bits, each found in its lane: LLVM takes the bits one after another where they are turned into a vector.
-    fn mask_of(&mut self, bits: &str) -> String {
+    pub(super) fn mask_of(&mut self, bits: &str) -> String {
         let vector = format!("<{LANES} x i32>");
         let bits = self.make(format!("zext i{LANES} {bits} to i32"));
         let all = self.in_all_lanes("i32", &bits);
