@@ -71,7 +71,7 @@ pub(super) struct Phases {
 }
 
 /// All copies together have at most so many instructions.
-const MOST_INSTRUCTIONS: usize = 3000;
+const MOST_INSTRUCTIONS: usize = 6000;
 /// A kernel has at most so many cuts: each has a bit in a word, beside [`ENDED`] and [`ELSEWHERE`].
 const MOST_CUTS: usize = 120;
 /// The bit of lanes that have ended.
@@ -323,7 +323,7 @@ impl Translator<'_> {
         let rows = self.phases()?.cuts + 1;
         self.places.push_str(&format!(
             "%waits = alloca [{rows} x {WORDS}], align 32\n%goes = alloca {WORDS}, align 32\n\
-             %stops = alloca i128\n%turns = alloca i32\n%warp = alloca i64\n%rest = alloca i128\n%some = alloca i64\n"
+             %stops = alloca i128\n%turns = alloca i32\n%warp = alloca i64\n%chosen = alloca i64\n%rest = alloca i128\n%some = alloca i64\n"
         ));
         for row in 0..rows {
             let at = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {row}"));
@@ -352,7 +352,7 @@ impl Translator<'_> {
         self.all_go();
         self.line(format!("br i1 {whole}, label %known, label %copy0"));
         self.begin("known");
-        self.go_on_behind("i32", &known, "copy0", "copy");
+        self.go_on_behind(&known, "copy0");
         for copy in 0..self.copies.len() {
             self.one_copy(copy, end)?;
             self.line("br label %next");
@@ -411,7 +411,7 @@ impl Translator<'_> {
         let row = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"));
         self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
         self.all_go();
-        self.go_on_behind("i64", &number, "leave", "all");
+        self.line(format!("store i64 {number}, ptr %chosen\nbr label %all.exchange"));
 
         // Lanes of a warp go on without the others of which some may have come farther: those first that are the least far.
         self.begin("look.converging");
@@ -429,7 +429,7 @@ impl Translator<'_> {
             t.line(format!("store i32 0, ptr {at}"));
             Ok(waiting.to_owned())
         })?;
-        self.go_on_behind("i64", &number, "leave", "some");
+        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
 
         // All that have not ended are at one barrier, and no group has ended in part.
         self.begin("look.barrier");
@@ -462,7 +462,7 @@ impl Translator<'_> {
         self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
         let ended = self.make(format!("and i128 {stops}, {ENDED}"));
         self.line(format!("store i128 {ended}, ptr %stops"));
-        self.go_on_behind("i64", &number, "leave", "some");
+        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
 
         // What whole warps do: those of them go on that are there whole.
         self.begin("look.warps");
@@ -502,44 +502,51 @@ impl Translator<'_> {
         let without = self.make(format!("xor i128 {stops}, {own}"));
         let left = self.make(format!("select i1 {stays}, i128 {stops}, i128 {without}"));
         self.line(format!("store i128 {left}, ptr %stops"));
-        self.go_on_behind("i64", &number, "leave", "some");
-        self.entries()
+        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
+        self.go_on()
     }
 
-    /// What comes before the copies, where threads have come to operations of warps: for all, or for some.
-    fn entries(&mut self) -> Result<(), Refusal> {
+    /// Goes on behind the stop that was chosen, when the warps that go on have made the operation that they have come to there.
+    fn go_on(&mut self) -> Result<(), Refusal> {
         let exchanges = self.phases()?.exchanges;
-        for (n, copy) in self.copies.clone().iter().enumerate() {
-            let Some(cut) = copy.enters else { continue };
-            self.begin(&format!("all{n}"));
-            let is_exchange = exchanges & bit(cut) != 0;
-            if is_exchange {
-                self.exchange("%a0", "%a1", cut);
-            }
-            self.line(format!("br label %copy{n}"));
-            self.begin(&format!("some{n}"));
-            if is_exchange {
-                self.line("store i64 0, ptr %warp");
-                let [each, make, next] = [self.label(), self.label(), self.label()];
-                self.line(format!("br label %{each}"));
-                self.begin(&each);
-                let warp = self.make("load i64, ptr %warp");
-                let at = self.make(format!("getelementptr i32, ptr %goes, i64 {warp}"));
-                let goes = self.make(format!("load i32, ptr {at}"));
-                let any = self.make(format!("icmp ne i32 {goes}, 0"));
-                self.line(format!("br i1 {any}, label %{make}, label %{next}"));
-                self.begin(&make);
-                let bytes = self.make(format!("mul i64 {warp}, {}", abi::WARP * size_of::<Thread>()));
-                let first = self.make(format!("add i64 %a0, {bytes}"));
-                self.exchange(&first, &abi::WARP.to_string(), cut);
-                self.line(format!("br label %{next}"));
-                self.begin(&next);
-                self.next_warp(&warp, &each, &format!("copy{n}"));
-            } else {
-                self.line(format!("br label %copy{n}"));
-            }
-        }
+        self.begin("all.exchange");
+        let number = self.make("load i64, ptr %chosen");
+        let exchange = self.is_among(&number, exchanges);
+        self.line(format!("br i1 {exchange}, label %all.make, label %go"));
+        self.begin("all.make");
+        self.exchange("%a0", "%a1");
+        self.line("br label %go");
+        self.begin("some.exchange");
+        let number = self.make("load i64, ptr %chosen");
+        let exchange = self.is_among(&number, exchanges);
+        self.line("store i64 0, ptr %warp");
+        self.line(format!("br i1 {exchange}, label %some.each, label %go"));
+        self.begin("some.each");
+        let warp = self.make("load i64, ptr %warp");
+        let at = self.make(format!("getelementptr i32, ptr %goes, i64 {warp}"));
+        let goes = self.make(format!("load i32, ptr {at}"));
+        let any = self.make(format!("icmp ne i32 {goes}, 0"));
+        self.line(format!("br i1 {any}, label %some.make, label %some.next"));
+        self.begin("some.make");
+        let bytes = self.make(format!("mul i64 {warp}, {}", abi::WARP * size_of::<Thread>()));
+        let first = self.make(format!("add i64 %a0, {bytes}"));
+        self.exchange(&first, &abi::WARP.to_string());
+        self.line("br label %some.next");
+        self.begin("some.next");
+        self.next_warp(&warp, "some.each", "go");
+        self.begin("go");
+        let number = self.make("load i64, ptr %chosen");
+        let number = self.make(format!("trunc i64 {number} to i32"));
+        self.go_on_behind(&number, "leave");
         Ok(())
+    }
+
+    /// Whether the number of a stop is in a set.
+    fn is_among(&mut self, number: &str, set: u128) -> String {
+        let number = self.make(format!("zext i64 {number} to i128"));
+        let own = self.make(format!("shl i128 1, {number}"));
+        let found = self.make(format!("and i128 {own}, {}", set as i128));
+        self.make(format!("icmp ne i128 {found}, 0"))
     }
 
     /// All lanes go through the next copy.
@@ -593,17 +600,19 @@ impl Translator<'_> {
     }
 
     /// Has the warps of some threads make the operation that they have come to.
-    fn exchange(&mut self, first: &str, count: &str, cut: u32) {
+    fn exchange(&mut self, first: &str, count: &str) {
+        let number = self.make("load i64, ptr %chosen");
+        let cut = self.make(format!("trunc i64 {number} to i32"));
         let helper = self.function(self.own.helpers.exchange);
         let callee = self.make(format!("inttoptr i64 {helper} to ptr"));
         self.line(format!("call void {callee}(i64 %a2, i64 {first}, i32 {count}, i32 {cut})"));
     }
 
-    /// Goes to the copy behind a stop, or elsewhere if there is none. `part` begins the labels of the copies.
-    fn go_on_behind(&mut self, ty: &str, stopped: &str, elsewhere: &str, part: &str) {
+    /// Goes to the copy behind a stop, or elsewhere if there is none.
+    fn go_on_behind(&mut self, stopped: &str, elsewhere: &str) {
         let copies = self.copies.iter().enumerate().filter_map(|(n, copy)| Some((n, copy.enters?)));
-        let copies: Vec<String> = copies.map(|(n, cut)| format!("{ty} {cut}, label %{part}{n}")).collect();
-        self.line(format!("switch {ty} {stopped}, label %{elsewhere} [ {} ]", copies.join(" ")));
+        let copies: Vec<String> = copies.map(|(n, cut)| format!("i32 {cut}, label %copy{n}")).collect();
+        self.line(format!("switch i32 {stopped}, label %{elsewhere} [ {} ]", copies.join(" ")));
     }
 
     /// The lanes that are there stop in a way that is known: nothing is written into their row yet.
@@ -673,10 +682,7 @@ impl Translator<'_> {
         let operand = |n: usize| offset_of!(Row, op) + 8 * LANES * n;
         self.blend(&row, operand(MASK), "i64", &all_lanes("i64", u32::MAX), &mask);
         // Operands of an exchange are there already.
-        let shift = self.make(format!("zext i64 {number} to i128"));
-        let own = self.make(format!("shl i128 1, {shift}"));
-        let exchange = self.make(format!("and i128 {own}, {}", exchanges as i128));
-        let exchange = self.make(format!("icmp ne i128 {exchange}, 0"));
+        let exchange = self.is_among(&number, exchanges);
         self.line(format!("br i1 {exchange}, label %late, label %late.name"));
         self.begin("late.name");
         let mut name = "0".to_owned();

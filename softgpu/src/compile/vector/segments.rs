@@ -238,7 +238,7 @@ impl Translator<'_> {
             self.begin(&format!("w{n}"));
         }
         let touched = self.touched_masks(n);
-        for number in 0..self.flow.blocks.len() {
+        for number in self.blocks_of(self.copy) {
             if is_first || !touched.contains(&number) {
                 let bits = if is_first && number == 0 { FULL } else { "0" };
                 self.line(format!("store i{LANES} {bits}, ptr %m{number}"));
@@ -313,6 +313,12 @@ impl Translator<'_> {
     /// Whether groups come to a segment from nowhere else.
     fn is_first(&self, segment: usize) -> bool {
         self.copies.iter().any(|copy| copy.parts.start == segment)
+    }
+
+    /// The blocks that a copy has.
+    fn blocks_of(&self, copy: usize) -> Vec<usize> {
+        let parts = &self.segments[self.copies[copy].parts.clone()];
+        parts.iter().flat_map(|part| &part.places).map(|&place| self.flow.order[place]).collect()
     }
 
     /// The segment that a block belongs to in a copy, if it is there.
