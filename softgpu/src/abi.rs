@@ -476,9 +476,13 @@ pub struct Helpers {
     pub tensor: usize,
     /// As [`Helpers::textures`] is for textures.
     pub tensors: usize,
-    /// `fn(block: *mut Block, first: *mut Thread, count: u32, cut: u32)`: all warps of a block, which has so many threads and no other
-    /// than whole warps, have come to one operation with a mask of all lanes; their operands and results are in their [`Row`]s.
+    /// `fn(block: *mut Block, first: *mut Thread, count: u32, cut: u32)`: all warps among so many threads, which are no other than whole
+    /// warps, have come to one operation with a mask of all lanes, or all threads of the block to one reduction; operands and results are in
+    /// their [`Row`]s.
     pub exchange: usize,
+    /// `fn(block: *mut Block, first: *mut Thread, cut: u32) -> u32`: all lanes of a warp have come to one operation, with masks of their own in
+    /// their [`Row`]s. 1, or 0 where nothing was done because some do not name each other.
+    pub exchange_by_name: usize,
 }
 
 /// What is looked at while kernels run.

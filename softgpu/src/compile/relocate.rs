@@ -67,6 +67,7 @@ impl Places<'_> {
             tensor,
             tensors,
             exchange,
+            exchange_by_name,
         } = *self.helpers;
         if address >= self.table.base && address <= self.table.end() {
             return Some(Target::Table(address - self.table.base));
@@ -86,6 +87,7 @@ impl Places<'_> {
             tensor,
             tensors,
             exchange,
+            exchange_by_name,
         ];
         let known = all.contains(&(address as usize));
         (known || helpers::is_of_numbers(address as usize)).then(|| own(address))
@@ -131,10 +133,11 @@ pub(super) fn target(name: &UserExternalName, others: &[Target]) -> Option<Targe
 }
 
 /// Whether no address of this process's is left in machine code: such code means the same in every process. An address is one
-/// close to this library or to the table. A number of the program's that happens to be one is taken for one, too.
+/// close to this library or in the table. A number of the program's, or a part of an instruction, that happens to be one is taken for one, too.
 pub(super) fn is_movable(code: &[u8], table: Range) -> bool {
-    const NEAR: u64 = 1 << 30;
-    let near = |address: u64, place: u64| address.wrapping_sub(place.wrapping_sub(NEAR)) < 2 * NEAR;
+    // What of the library lies round a function of it. Distances in long code are easily taken for addresses of a wider range.
+    const NEAR: u64 = 128 << 20;
+    let is_near = |address: u64| address.wrapping_sub(anchor().wrapping_sub(NEAR)) < 2 * NEAR;
     let words = code.windows(8).map(|bytes| u64::from_le_bytes(std::array::from_fn(|i| bytes[i])));
-    words.into_iter().all(|word| !near(word, anchor()) && !near(word, table.base))
+    words.into_iter().all(|word| !is_near(word) && !(table.base..=table.end()).contains(&word))
 }

@@ -244,6 +244,7 @@ fn refuses_what_it_does_not_know() {
         tensor: 0,
         tensors: 0,
         exchange: 0,
+        exchange_by_name: 0,
     };
     let arena = rgpu_device::Range { base: 1 << 40, size: 1 << 40 };
     let linked = program.link(super::Environment {

@@ -19,13 +19,18 @@ struct Barrier {
 const EMPTY: Barrier = Barrier { count: 0, yes: 0, no: 0, arrived: [0; WARPS] };
 
 /// What a barrier has found out about the predicates brought to it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outcome {
     yes: u32,
     no: u32,
 }
 
 impl Outcome {
+    /// One more predicate.
+    pub(super) fn count(&mut self, predicate: bool) {
+        *(if predicate { &mut self.yes } else { &mut self.no }) += 1;
+    }
+
     /// The result of `bar.red`.
     pub(super) fn of(self, op: ReduceOp) -> u32 {
         match op {

@@ -30,6 +30,7 @@ pub(super) fn addresses() -> Helpers {
         tensor: super::tensor::tensor as *const () as usize,
         tensors: super::tensor::tensors as *const () as usize,
         exchange: super::block::rows::exchange as *const () as usize,
+        exchange_by_name: super::block::rows::exchange_by_name as *const () as usize,
     }
 }
 

@@ -84,15 +84,59 @@ pub(super) fn vote_of_others(mode: VoteMode, row: &mut [Thread], group: u32) {
 }
 
 /// The operands of the groups of a warp.
-type OperandsOfGroups<'a> = [&'a mut [[u64; LANES]; ROW_OPERANDS]; WARP / LANES];
+pub(super) type OperandsOfGroups<'a> = [&'a mut [[u64; LANES]; ROW_OPERANDS]; WARP / LANES];
 
 /// Carries an operation out for all lanes of a warp whose operands are in rows.
 pub(super) fn execute_in_rows(kind: CutKind, rows: OperandsOfGroups<'_>) {
+    let mut operands = gather(&rows);
+    execute(kind, &mut operands, !0);
+    scatter(&operands, rows);
+}
+
+/// Carries an operation out for all lanes of a warp, each with those whom it names in its fourth operand. False, and nothing done, where some do not name
+/// each other and themselves.
+pub(super) fn execute_by_name(kind: CutKind, rows: OperandsOfGroups<'_>) -> bool {
+    let mut masks = [0; WARP];
+    for (group, row) in rows.iter().enumerate() {
+        (0..LANES).for_each(|lane| masks[group * LANES + lane] = row[3][lane] as u32);
+    }
+    if masks == [!0; WARP] {
+        execute_in_rows(kind, rows);
+        return true;
+    }
+    // Each lane belongs to one group, all of whom name the same lanes, which are these.
+    let mut groups = [0; WARP];
+    let (mut count, mut rest) = (0, !0u32);
+    while rest != 0 {
+        let lane = rest.trailing_zeros();
+        let group = masks[lane as usize];
+        if group >> lane & 1 == 0 || group & !rest != 0 || !lanes(group).all(|other| masks[other] == group) {
+            return false;
+        }
+        groups[count] = group;
+        count += 1;
+        rest &= !group;
+    }
+    let mut operands = gather(&rows);
+    match kind {
+        CutKind::Shuffle(mode) => shuffle_by(mode, &mut operands, |lane| masks[lane]),
+        _ => groups[..count].iter().for_each(|&group| execute(kind, &mut operands, group)),
+    }
+    scatter(&operands, rows);
+    true
+}
+
+/// The operands that are in rows.
+fn gather(rows: &OperandsOfGroups<'_>) -> Operands {
     let mut operands = Operands::default();
     for (group, row) in rows.iter().enumerate() {
         (0..3).for_each(|n| operands.0[n][group * LANES..][..LANES].copy_from_slice(&row[n]));
     }
-    execute(kind, &mut operands, !0);
+    operands
+}
+
+/// Puts results there.
+fn scatter(operands: &Operands, rows: OperandsOfGroups<'_>) {
     for (group, row) in rows.into_iter().enumerate() {
         (0..2).for_each(|n| row[n].copy_from_slice(&operands.0[n][group * LANES..][..LANES]));
     }
@@ -162,33 +206,38 @@ pub(super) fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {
 }
 
 fn shuffle(mode: ShuffleMode, operands: &mut Operands, group: u32) {
-    // Each mode has a loop of its own.
-    match mode {
-        ShuffleMode::Up => shuffle_as(ShuffleMode::Up, operands, group),
-        ShuffleMode::Down => shuffle_as(ShuffleMode::Down, operands, group),
-        ShuffleMode::Butterfly => shuffle_as(ShuffleMode::Butterfly, operands, group),
-        ShuffleMode::Index => shuffle_as(ShuffleMode::Index, operands, group),
+    if group == !0 {
+        return shuffle_by(mode, operands, |_| !0);
+    }
+    let values = operands.0[0];
+    for lane in lanes(group) {
+        shuffle_to(mode, operands, &values, lane, group);
     }
 }
 
+/// Has all lanes of a warp get values, each from those that it names.
 #[inline(always)]
-fn shuffle_as(mode: ShuffleMode, operands: &mut Operands, group: u32) {
+fn shuffle_by(mode: ShuffleMode, operands: &mut Operands, named: impl Fn(usize) -> u32) {
+    let values = operands.0[0];
+    let mut all = |mode| (0..WARP).for_each(|lane| shuffle_to(mode, operands, &values, lane, named(lane)));
+    // Each mode has a loop of its own.
+    match mode {
+        ShuffleMode::Up => all(ShuffleMode::Up),
+        ShuffleMode::Down => all(ShuffleMode::Down),
+        ShuffleMode::Butterfly => all(ShuffleMode::Butterfly),
+        ShuffleMode::Index => all(ShuffleMode::Index),
+    }
+}
+
+/// Has a lane get one of these values.
+#[inline(always)]
+fn shuffle_to(mode: ShuffleMode, operands: &mut Operands, values: &[u64; WARP], lane: usize, group: u32) {
     let [result, b, c] = &mut operands.0;
-    let values = *result;
-    if group == !0 {
-        for lane in 0..WARP {
-            let (source, inside) = source(mode, lane, b[lane], c[lane]);
-            (result[lane], b[lane]) = (values[source], u64::from(inside));
-        }
-        return;
-    }
-    for lane in lanes(group) {
-        let (source, inside) = source(mode, lane, b[lane], c[lane]);
-        // What a lane that takes no part would hand over is undefined; devices (seen on capability 9.0) give 0, so that sums over half a
-        // warp with the mask of a whole one come out right.
-        (result[lane], b[lane]) =
-            (if group >> source & 1 != 0 { values[source] } else { 0 }, u64::from(inside));
-    }
+    let (source, inside) = source(mode, lane, b[lane], c[lane]);
+    // What a lane that takes no part would hand over is undefined; devices (seen on capability 9.0) give 0, so that sums over half a
+    // warp with the mask of a whole one come out right.
+    let value = if group >> source & 1 != 0 { values[source] } else { 0 };
+    (result[lane], b[lane]) = (value, u64::from(inside));
 }
 
 /// The lane that another one gets its value from, and whether that is as its operands b and c say.
@@ -298,6 +347,41 @@ mod tests {
                 _ => with[0],
             };
             assert_eq!(with[30], expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn lanes_of_one_warp_exchange_by_name() {
+        type Rows = [[[u64; LANES]; ROW_OPERANDS]; WARP / LANES];
+        let rows = |mask: fn(usize) -> u32| -> Rows {
+            std::array::from_fn(|group| {
+                std::array::from_fn(|n| {
+                    std::array::from_fn(|l| {
+                        let lane = group * LANES + l;
+                        [lane as u64, 1, 31, mask(lane).into(), 0, 0][n]
+                    })
+                })
+            })
+        };
+        let make = |kind, rows: &mut Rows| {
+            let [a, b, c, d] = rows;
+            execute_by_name(kind, [a, b, c, d])
+        };
+        let results = |rows: &Rows| rows.iter().flat_map(|row| row[0]).collect::<Vec<u64>>();
+        // Each half for itself, and what the last lane of one would get of the other is nothing.
+        let halves = |lane| if lane < 16 { 0xffff } else { 0xffff_0000 };
+        let mut shifted = rows(halves);
+        assert!(make(CutKind::Shuffle(ShuffleMode::Down), &mut shifted));
+        let expected: Vec<u64> = (1..32).map(|lane| if lane == 16 { 0 } else { lane }).chain([31]).collect();
+        assert_eq!(results(&shifted), expected);
+        let mut sums = rows(|lane| 0x1111_1111 << (lane % 4));
+        assert!(make(CutKind::Redux(ReduceOp::Add), &mut sums));
+        assert_eq!(results(&sums), (0..32).map(|lane| 112 + lane % 4 * 8).collect::<Vec<u64>>());
+        // Nothing is done where lanes do not name themselves, or others name more than they do.
+        for mask in [|_| 0xffff, |lane| if lane == 5 { 1 << 5 } else { !0 }] as [fn(usize) -> u32; 2] {
+            let mut unnamed = rows(mask);
+            assert!(!make(CutKind::Vote(VoteMode::Ballot), &mut unnamed));
+            assert_eq!(unnamed, rows(mask));
         }
     }
 

@@ -139,6 +139,7 @@ fn compile(text: &str) -> Result<(), String> {
         tensor: 64,
         tensors: 64,
         exchange: 64,
+        exchange_by_name: 64,
     };
     let environment =
         Environment { arena: Range { base, size: 1 << 40 }, globals, helpers, checks: Default::default() };

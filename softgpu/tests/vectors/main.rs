@@ -62,6 +62,10 @@ const KERNELS: &[Row] = &[
     ("leaving", |n| line(n, 128), 0),
     ("parting", |n| line(n, 256), 0),
     ("parting", |n| line(n, 64), 0),
+    ("tiles", |n| line(n, 256), 5),
+    ("tiles", |n| line(n, 96), 0),
+    ("votes", |n| line(n, 256), 5),
+    ("votes", |n| line(n, 40), 0),
     ("several", |n| line(n, 256), 5),
     ("several", |n| line(n, 96), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.

@@ -452,3 +452,38 @@ extern "C" __global__ void several(const float *in, float *out, unsigned n) {
     }
     if (i < n) out[i] = value;
 }
+
+// Tiles of several sizes exchange values, in all of the block and in whole warps of it, with masks that data tell.
+extern "C" __global__ void tiles(const float *in, float *out, unsigned n) {
+    unsigned t = threadIdx.x, lane = t % 32, i = blockIdx.x * blockDim.x + t;
+    float value = in[i % n];
+#pragma unroll 1
+    for (unsigned size = 2; size <= 32; size *= 2) {
+        unsigned mask = (size < 32 ? (1u << size) - 1 : ~0u) << (lane & ~(size - 1));
+        for (unsigned d = size / 2; d > 0; d /= 2) value += __shfl_xor_sync(mask, value, d);
+        value += __popc(__ballot_sync(mask, value > 4 * size)) + 0.25f * __any_sync(mask, value > 50);
+        __syncwarp(mask);
+        if (t / 32 % 2) value -= __shfl_down_sync(mask, value, 1, size);
+        value += __popc(__match_any_sync(mask, (int)value % 3));
+    }
+    unsigned same = __match_any_sync(~0u, (int)value % 4);
+    value += __reduce_add_sync(same, lane) + __popc(__activemask());
+    value += __shfl_sync(same, value, __ffs(same) - 1);
+    if (i < n) out[i] = value;
+}
+
+// Blocks count and vote, and go on by the result until all are done.
+extern "C" __global__ void votes(const float *in, float *out, unsigned n) {
+    __shared__ float part[256];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    float value = in[i % n];
+    int round = 0;
+    do {
+        part[t] = value;
+        if (__syncthreads_count(value > 2) > 20) value *= 0.75f;
+        value += 0.125f * part[(t + 5) % blockDim.x];
+        if (__syncthreads_and(value < 3)) value = value * 0.5f - 1;
+        part[t] = value;
+    } while (__syncthreads_or(value > 1.5f) && ++round < 12);
+    if (i < n) out[i] = value;
+}

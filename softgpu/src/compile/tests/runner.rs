@@ -99,6 +99,7 @@ impl Machine {
             tensor: no_texture as extern "C" fn(*mut Block, u64, u64) -> u32 as usize,
             tensors: no_textures as *const () as usize,
             exchange: no_textures as *const () as usize,
+            exchange_by_name: no_textures as *const () as usize,
         };
         let arena_range = Range { base: arena as u64, size: SIZE as u64 };
         let linked = program.link(Environment { arena: arena_range, globals, helpers, checks });

@@ -177,7 +177,7 @@ impl From<String> for NotMade {
 const MOST_NANOSECONDS: u64 = 10_000_000_000;
 
 /// What takes no longer than this, in nanoseconds, is compiled at once: later processes find it.
-const SOON: u64 = 1_000_000_000;
+const SOON: u64 = 1_500_000_000;
 
 /// About how many nanoseconds LLVM takes for a text of so many bytes, as measured: long functions take longer for each byte.
 fn nanoseconds_of(bytes: usize) -> u64 {

@@ -25,10 +25,12 @@ use crate::abi::{self, Block, Cut, CutKind, Row, Thread};
 pub(super) enum Stop {
     /// At a barrier of the whole block: the number of the cut.
     Barrier(u32),
-    /// Where the lanes of a warp wait for each other: likewise.
-    Warp(u32),
+    /// At a barrier of the whole block that reduces predicates: likewise.
+    Reduce(u32),
+    /// Where the lanes of a warp wait for each other: likewise, and whether each lane says for whom.
+    Warp(u32, bool),
     /// At an operation of a whole warp: likewise.
-    Exchange(u32),
+    Exchange(u32, bool),
     /// Where lanes wait until no other of their warp can come: likewise.
     Converge(u32),
     /// For good.
@@ -39,8 +41,22 @@ impl Stop {
     /// As [`Thread::stop`] has it.
     pub(super) fn number(self) -> u32 {
         match self {
-            Self::Barrier(cut) | Self::Warp(cut) | Self::Exchange(cut) | Self::Converge(cut) => cut,
+            Self::Barrier(cut) | Self::Reduce(cut) | Self::Converge(cut) => cut,
+            Self::Warp(cut, _) | Self::Exchange(cut, _) => cut,
             Self::Exit => abi::STOP_EXIT,
+        }
+    }
+
+    /// Whether what threads leave in a field when they stop so is not known elsewhere.
+    pub(super) fn leaves(self, field: usize) -> bool {
+        let operands = (OP..OP + 8 * MASK).contains(&field);
+        let mask = field == OP + 8 * MASK;
+        match self {
+            Self::Barrier(_) | Self::Converge(_) => false,
+            Self::Reduce(_) => operands,
+            Self::Warp(_, named) => named && mask,
+            Self::Exchange(_, named) => operands || named && mask,
+            Self::Exit => field != offset_of!(Thread, stop),
         }
     }
 }
@@ -62,8 +78,14 @@ pub(super) struct Phases {
     barriers: u128,
     /// what whole warps do;
     of_warps: u128,
-    /// those at which they exchange values;
+    /// those at which they exchange values, all with all;
     exchanges: u128,
+    /// those at which each lane says with whom;
+    named: u128,
+    /// those whose lanes' masks are in their rows;
+    masks: u128,
+    /// barriers of the block that reduce predicates;
+    reduces: u128,
     /// those that lanes go on from without the rest of their warp;
     converging: u128,
     /// and those that part of a group may go on from.
@@ -82,10 +104,14 @@ const ELSEWHERE: u128 = 1 << 127;
 const MOST_GROUPS: usize = abi::MAX_THREADS / LANES;
 /// The same as words of the lanes of a warp each.
 const WORDS: &str = "<32 x i32>";
-/// The operand that names the lanes of a warp which wait for each other.
-pub(super) const MASK: usize = 3;
+/// The operands of a cut, and the one among them that names the lanes which wait for each other.
+pub(super) const OP: usize = offset_of!(Thread, op);
+const MASK: usize = 3;
 /// After so many phases the executor may look whether the grid goes on at all.
 const TURNS: u32 = 1000;
+
+/// A cut, or 0 for the kernel's beginning, and the places of what threads do behind it.
+type Behind = (u32, Vec<usize>);
 
 /// The bit of a cut.
 fn bit(cut: u32) -> u128 {
@@ -93,16 +119,16 @@ fn bit(cut: u32) -> u128 {
 }
 
 impl Phases {
-    /// Divides a kernel with these cuts into phases, if that can be done: by cut, and from the kernel's beginning, the places of what threads
-    /// do behind it.
+    /// Divides a kernel with these cuts into phases, if that can be done.
     pub(super) fn find(
         func: &Function,
         flow: &Flow,
         shapes: &Shapes,
         cuts: &[Cut],
-    ) -> Option<(Self, Vec<(u32, Vec<usize>)>)> {
+    ) -> Option<(Self, Vec<Behind>)> {
         let simple = |cut: &Cut| {
-            matches!(cut.kind, CutKind::Barrier | CutKind::WarpSync | CutKind::Yield) || is_exchange(cut.kind)
+            let waits = matches!(cut.kind, CutKind::Barrier | CutKind::BarrierReduce(_) | CutKind::WarpSync);
+            waits || cut.kind == CutKind::Yield || is_exchange(cut.kind)
         };
         if !flow.has_cuts() || cuts.len() > MOST_CUTS || !cuts.iter().all(simple) {
             return None;
@@ -117,6 +143,9 @@ impl Phases {
             barriers: 0,
             of_warps: 0,
             exchanges: 0,
+            named: 0,
+            masks: 0,
+            reduces: 0,
             converging: 0,
             split: 0,
         };
@@ -130,21 +159,27 @@ impl Phases {
                         phases.names.push((cut, name));
                     }
                 }
-                Stop::Warp(cut) => phases.of_warps |= bit(cut),
-                Stop::Exchange(cut) => {
+                Stop::Reduce(cut) => phases.reduces |= bit(cut),
+                Stop::Warp(cut, named) => {
                     phases.of_warps |= bit(cut);
-                    phases.exchanges |= bit(cut);
+                    phases.masks |= if named { bit(cut) } else { 0 };
+                }
+                Stop::Exchange(cut, named) => {
+                    phases.of_warps |= bit(cut);
+                    let set = if named { &mut phases.named } else { &mut phases.exchanges };
+                    *set |= bit(cut);
+                    phases.masks |= if named { bit(cut) } else { 0 };
                 }
                 Stop::Converge(cut) => phases.converging |= bit(cut),
                 Stop::Exit => {}
             }
         }
-        let met = phases.barriers | phases.of_warps | phases.converging;
+        let met = phases.barriers | phases.reduces | phases.of_warps | phases.converging;
         if met == 0 {
             return None;
         }
         let begins = (0..=phases.cuts).filter(|&cut| cut == 0 || met & bit(cut) != 0);
-        let copies: Vec<(u32, Vec<usize>)> =
+        let copies: Vec<Behind> =
             begins.map(|cut| Some((cut, phases.behind(flow, cut)?))).collect::<Option<_>>()?;
         let blocks = copies.iter().flat_map(|(_, places)| places).map(|&place| flow.order[place]);
         let size: usize = blocks.map(|block| func.layout.block_insts(flow.blocks[block]).count()).sum();
@@ -185,7 +220,7 @@ impl Phases {
     }
 
     /// Finds the cuts from which a part of a group may go on: it has come there apart from the rest, or has gone on from another such cut.
-    fn find_split(&mut self, flow: &Flow, shapes: &Shapes, copies: &[(u32, Vec<usize>)]) {
+    fn find_split(&mut self, flow: &Flow, shapes: &Shapes, copies: &[Behind]) {
         loop {
             let comes_apart = |number: usize| {
                 let mut split = copies.iter().filter(|(cut, _)| self.is_split(*cut));
@@ -238,7 +273,13 @@ fn before(flow: &Flow, dispatch: usize) -> Vec<bool> {
 fn is_exchange(kind: CutKind) -> bool {
     matches!(
         kind,
-        CutKind::Shuffle(_) | CutKind::Vote(_) | CutKind::MatchAny | CutKind::MatchAll | CutKind::Redux(_)
+        CutKind::Shuffle(_)
+            | CutKind::Vote(_)
+            | CutKind::MatchAny
+            | CutKind::MatchAll
+            | CutKind::Redux(_)
+            | CutKind::Elect
+            | CutKind::ActiveMask
     )
 }
 
@@ -261,7 +302,6 @@ fn dispatch(func: &Function, flow: &Flow) -> Option<usize> {
 
 /// How a block stops, if that is known, and the number of the barrier.
 fn stop(func: &Function, flow: &Flow, cuts: &[Cut], number: usize) -> Option<(Stop, i64)> {
-    const OP: usize = offset_of!(Thread, op);
     let mut stored = HashMap::new();
     for inst in func.layout.block_insts(flow.blocks[number]) {
         if let InstructionData::Store { opcode: Opcode::Store, args: [value, _], .. } = func.dfg.insts[inst]
@@ -277,17 +317,16 @@ fn stop(func: &Function, flow: &Flow, cuts: &[Cut], number: usize) -> Option<(St
     }
     let goes_on = known(offset_of!(Thread, resume)) == Some(i64::from(stop));
     let cut = cuts.get(stop as usize - 1).filter(|_| goes_on)?;
-    let name = match cut.kind {
-        CutKind::Barrier => known(OP).filter(|name| (0..16).contains(name) && known(OP + 8) == Some(0))?,
-        CutKind::WarpSync if cut.legacy => return Some((Stop::Converge(stop), 0)),
-        kind if cut.legacy || known(OP + 8 * MASK).is_some_and(|mask| mask as u32 == !0) => match kind {
-            CutKind::WarpSync => return Some((Stop::Warp(stop), 0)),
-            kind if is_exchange(kind) => return Some((Stop::Exchange(stop), 0)),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some((Stop::Barrier(stop), name))
+    let name = || known(OP).filter(|name| (0..16).contains(name) && known(OP + 8) == Some(0));
+    let named = !cut.legacy && known(OP + 8 * MASK).is_none_or(|mask| mask as u32 != !0);
+    match cut.kind {
+        CutKind::Barrier => Some((Stop::Barrier(stop), name()?)),
+        CutKind::BarrierReduce(_) => name().map(|_| (Stop::Reduce(stop), 0)),
+        CutKind::WarpSync if cut.legacy => Some((Stop::Converge(stop), 0)),
+        CutKind::WarpSync => Some((Stop::Warp(stop, named), 0)),
+        kind if is_exchange(kind) => Some((Stop::Exchange(stop, named), 0)),
+        _ => None,
+    }
 }
 
 impl Translator<'_> {
@@ -323,7 +362,7 @@ impl Translator<'_> {
         let rows = self.phases()?.cuts + 1;
         self.places.push_str(&format!(
             "%waits = alloca [{rows} x {WORDS}], align 32\n%goes = alloca {WORDS}, align 32\n\
-             %stops = alloca i128\n%turns = alloca i32\n%warp = alloca i64\n%chosen = alloca i64\n%rest = alloca i128\n%some = alloca i64\n"
+             %stops = alloca i128\n%turns = alloca i32\n%warp = alloca i64\n%chosen = alloca i64\n%made = alloca i32\n%rest = alloca i128\n%some = alloca i64\n"
         ));
         for row in 0..rows {
             let at = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {row}"));
@@ -340,7 +379,7 @@ impl Translator<'_> {
         let mut whole = self.make(format!("icmp eq i32 %a1, {all}"));
         let rest = self.make(format!("and i32 %a1, {}", abi::WARP - 1));
         self.line(format!("%warps = icmp eq i32 {rest}, 0"));
-        if self.phases()?.exchanges != 0 {
+        if self.phases()?.exchanges | self.phases()?.named != 0 {
             whole = self.make(format!("and i1 {whole}, %warps"));
         }
         let at = self.pointer("%a2", offset_of!(Block, together) as i64);
@@ -386,7 +425,7 @@ impl Translator<'_> {
 
     /// Chooses which copy is next, and for whom.
     fn choose(&mut self, whole: &str) -> Result<(), Refusal> {
-        let Phases { barriers, of_warps, converging, .. } = *self.phases()?;
+        let Phases { barriers, of_warps, converging, named, .. } = *self.phases()?;
         self.begin("next");
         let left = self.make("load i32, ptr %turns");
         let left = self.make(format!("sub i32 {left}, 1"));
@@ -404,10 +443,13 @@ impl Translator<'_> {
         // All threads have stopped alike.
         self.begin("all.stop");
         let number = self.lowest(&stops);
-        self.line("store i128 0, ptr %stops");
         let ended = self.make(format!("icmp eq i64 {number}, {}", abi::STOP_EXIT));
-        self.line(format!("br i1 {ended}, label %gone, label %all.go"));
+        self.line(format!("br i1 {ended}, label %gone, label %all.look"));
+        self.begin("all.look");
+        let one_by_one = self.is_among(&number, named);
+        self.line(format!("br i1 {one_by_one}, label %look.others, label %all.go"));
         self.begin("all.go");
+        self.line("store i128 0, ptr %stops");
         let row = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"));
         self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
         self.all_go();
@@ -479,9 +521,11 @@ impl Translator<'_> {
         let own = self.make(format!("xor i128 {found}, {next}"));
         // In the lower half whether a warp goes on, in the upper one whether lanes stay.
         self.line(format!("store i128 {next}, ptr %rest\nstore i64 0, ptr %some"));
+        let by_name = self.is_among(&number, named);
         self.each_warp("warps", &number, |t, waiting, at| {
             let is_whole = t.make(format!("icmp eq i32 {waiting}, -1"));
             let goes = t.make(format!("sext i1 {is_whole} to i32"));
+            let goes = if named == 0 { goes } else { t.exchange_by_name(&goes, &by_name, &number)? };
             let stays = t.make(format!("xor i32 {waiting}, {goes}"));
             t.line(format!("store i32 {stays}, ptr {at}"));
             let low = t.make(format!("zext i32 {goes} to i64"));
@@ -508,10 +552,10 @@ impl Translator<'_> {
 
     /// Goes on behind the stop that was chosen, when the warps that go on have made the operation that they have come to there.
     fn go_on(&mut self) -> Result<(), Refusal> {
-        let exchanges = self.phases()?.exchanges;
+        let Phases { exchanges, reduces, .. } = *self.phases()?;
         self.begin("all.exchange");
         let number = self.make("load i64, ptr %chosen");
-        let exchange = self.is_among(&number, exchanges);
+        let exchange = self.is_among(&number, exchanges | reduces);
         self.line(format!("br i1 {exchange}, label %all.make, label %go"));
         self.begin("all.make");
         self.exchange("%a0", "%a1");
@@ -608,6 +652,27 @@ impl Translator<'_> {
         self.line(format!("call void {callee}(i64 %a2, i64 {first}, i32 {count}, i32 {cut})"));
     }
 
+    /// Has a warp make an operation that each of its lanes makes with those whom it names, if it is one. Which lanes go on then: none where they do
+    /// not name each other.
+    fn exchange_by_name(&mut self, goes: &str, by_name: &str, number: &str) -> Result<String, Refusal> {
+        self.line(format!("store i32 {goes}, ptr %made"));
+        let any = self.make(format!("icmp ne i32 {goes}, 0"));
+        let make = self.make(format!("and i1 {any}, {by_name}"));
+        self.line(format!("br i1 {make}, label %name.make, label %name.made"));
+        self.begin("name.make");
+        let warp = self.make("load i64, ptr %warp");
+        let bytes = self.make(format!("mul i64 {warp}, {}", abi::WARP * size_of::<Thread>()));
+        let first = self.make(format!("add i64 %a0, {bytes}"));
+        let cut = self.make(format!("trunc i64 {number} to i32"));
+        let helper = self.function(self.own.helpers.exchange_by_name);
+        let callee = self.make(format!("inttoptr i64 {helper} to ptr"));
+        let made = self.make(format!("call i32 {callee}(i64 %a2, i64 {first}, i32 {cut})"));
+        let lanes = self.make(format!("sub i32 0, {made}"));
+        self.line(format!("store i32 {lanes}, ptr %made\nbr label %name.made"));
+        self.begin("name.made");
+        Ok(self.make("load i32, ptr %made"))
+    }
+
     /// Goes to the copy behind a stop, or elsewhere if there is none.
     fn go_on_behind(&mut self, stopped: &str, elsewhere: &str) {
         let copies = self.copies.iter().enumerate().filter_map(|(n, copy)| Some((n, copy.enters?)));
@@ -649,7 +714,7 @@ impl Translator<'_> {
 
     /// Writes into the rows what is missing there.
     fn settle(&mut self, end: &str) -> Result<(), Refusal> {
-        let Phases { exchanges, ref names, .. } = *self.phases()?;
+        let Phases { exchanges, named, masks, reduces, ref names, .. } = *self.phases()?;
         let names = names.clone();
         self.begin_groups("%a0", "settle");
         let first = self.make("load i64, ptr %first");
@@ -680,10 +745,14 @@ impl Translator<'_> {
         self.begin("late.cut");
         self.blend(&row, offset_of!(Row, resume), "i32", &numbers, &mask);
         let operand = |n: usize| offset_of!(Row, op) + 8 * LANES * n;
+        let has_mask = self.is_among(&number, masks);
+        self.line(format!("br i1 {has_mask}, label %late.masked, label %late.mask"));
+        self.begin("late.mask");
         self.blend(&row, operand(MASK), "i64", &all_lanes("i64", u32::MAX), &mask);
-        // Operands of an exchange are there already.
-        let exchange = self.is_among(&number, exchanges);
-        self.line(format!("br i1 {exchange}, label %late, label %late.name"));
+        self.line("br label %late.masked");
+        self.begin("late.masked");
+        let has_operands = self.is_among(&number, exchanges | named | reduces);
+        self.line(format!("br i1 {has_operands}, label %late, label %late.name"));
         self.begin("late.name");
         let mut name = "0".to_owned();
         for (cut, other) in names {

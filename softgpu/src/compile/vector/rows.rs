@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value
 
 use super::LANES;
 use super::flow::{Flow, Refusal};
-use super::phases::Stop;
+use super::phases::OP;
 use super::shape::{Shape, UNIFORM, state_offset, thread_field};
 use super::translate::{Form, Translator, scalar_type, vector_type};
 use crate::abi::{self, ROW_OPERANDS, Row, Thread};
@@ -16,9 +16,6 @@ pub(super) const NOBODY: u32 = abi::APART - 1;
 
 const RESUME: usize = offset_of!(Thread, resume);
 const STOP: usize = offset_of!(Thread, stop);
-/// The operands of a cut, and the one among them that names the lanes which wait for each other.
-const OP: usize = offset_of!(Thread, op);
-const MASK: usize = OP + 8 * super::phases::MASK;
 
 /// Something in the row of a group.
 #[derive(Debug, Clone, Copy)]
@@ -173,11 +170,7 @@ impl Translator<'_> {
                 if is_last {
                     self.stop_late(stop);
                 }
-                match stop {
-                    Stop::Barrier(_) | Stop::Warp(_) | Stop::Converge(_) => true,
-                    Stop::Exchange(_) => !(OP..MASK).contains(&field),
-                    Stop::Exit => field == STOP,
-                }
+                !stop.leaves(field)
             }
             None => {
                 if is_last {

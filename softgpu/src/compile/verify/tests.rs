@@ -129,6 +129,7 @@ const HELPERS: abi::Helpers = abi::Helpers {
     tensor: 0xb00,
     tensors: 0xb80,
     exchange: 0xc80,
+    exchange_by_name: 0xcc0,
 };
 
 /// What verifying says of a function with the signature of one that takes eight bytes and a number.

@@ -4,7 +4,10 @@
 use super::super::slot::Slot;
 use super::super::warp;
 use super::{Context, Resident};
-use crate::abi::{APART, Block, CutKind, Kernel, LANES, ROW_OPERANDS, Row, STOP_EXIT, Thread, WARP};
+use crate::abi::{
+    APART, Block, CutKind, Kernel, LANES, ROW_OPERANDS, ReduceOp, Row, STOP_EXIT, Thread, WARP,
+};
+use crate::exec::barrier::Outcome;
 
 /// Which groups have theirs in rows.
 #[derive(Debug, Default)]
@@ -244,27 +247,64 @@ impl Resident {
 /// # Safety
 /// They have rows, which nobody else uses meanwhile.
 unsafe fn exchange_in(threads: &[Thread], kernel: &Kernel, kind: CutKind) {
+    // SAFETY: as the caller promises.
+    warp::execute_in_rows(kind, unsafe { operands_in(threads, kernel) });
+}
+
+/// The operands in the rows of a warp's groups.
+///
+/// # Safety
+/// They have rows, which nobody else uses meanwhile.
+unsafe fn operands_in<'a>(threads: &[Thread], kernel: &Kernel) -> warp::OperandsOfGroups<'a> {
     let offset = Row::offset(kernel.state_bytes);
-    warp::execute_in_rows(
-        kind,
-        std::array::from_fn(|group| {
-            // SAFETY: as in `row`; each group has its own.
-            unsafe { &mut (*threads[group * LANES].state.add(offset).cast::<Row>()).op }
-        }),
-    );
+    std::array::from_fn(|group| {
+        // SAFETY: as in `row`; each group has its own.
+        unsafe { &mut (*threads[group * LANES].state.add(offset).cast::<Row>()).op }
+    })
 }
 
 /// [`Helpers::exchange`](crate::abi::Helpers::exchange).
 pub(in super::super) extern "C" fn exchange(block: *mut Block, first: *mut Thread, count: u32, cut: u32) {
-    // SAFETY: called by code for vectors with its own block, whose executor is the context, and all threads of it, whose groups have rows. That code
+    // SAFETY: called by code for vectors with its own block, whose executor is the context, and threads of it, whose groups have rows. That code
     // waits, and nothing here has to be dropped.
     unsafe {
         let context = &*(*block).executor.cast::<Context>();
         let kernel = &context.grid.kernel;
         let Some(cut) = kernel.cuts.get(cut.wrapping_sub(1) as usize) else { return };
-        for warp in std::slice::from_raw_parts(first, count as usize).chunks_exact(WARP) {
-            exchange_in(warp, kernel, cut.kind);
+        let threads = std::slice::from_raw_parts(first, count as usize);
+        if let CutKind::BarrierReduce(op) = cut.kind {
+            return reduce_in(threads, kernel, op);
         }
+        threads.chunks_exact(WARP).for_each(|warp| exchange_in(warp, kernel, cut.kind));
+    }
+}
+
+/// Gives all threads of a block what comes of the predicates that they have in rows.
+///
+/// # Safety
+/// As of [`exchange_in`].
+unsafe fn reduce_in(threads: &[Thread], kernel: &Kernel, op: ReduceOp) {
+    let offset = Row::offset(kernel.state_bytes);
+    let rows = || {
+        threads.chunks_exact(LANES).map(|group| {
+            // SAFETY: as in `row`; each group has its own.
+            unsafe { &mut (*group[0].state.add(offset).cast::<Row>()).op }
+        })
+    };
+    let mut outcome = Outcome::default();
+    rows().for_each(|row| row[2].iter().for_each(|predicate| outcome.count(predicate & 1 != 0)));
+    rows().for_each(|row| row[0].fill(outcome.of(op).into()));
+}
+
+/// [`Helpers::exchange_by_name`](crate::abi::Helpers::exchange_by_name).
+pub(in super::super) extern "C" fn exchange_by_name(block: *mut Block, first: *mut Thread, cut: u32) -> u32 {
+    // SAFETY: as in `exchange`, with the threads of one warp.
+    unsafe {
+        let context = &*(*block).executor.cast::<Context>();
+        let kernel = &context.grid.kernel;
+        let Some(cut) = kernel.cuts.get(cut.wrapping_sub(1) as usize) else { return 0 };
+        let warp = std::slice::from_raw_parts(first, WARP);
+        u32::from(warp::execute_by_name(cut.kind, operands_in(warp, kernel)))
     }
 }
 
