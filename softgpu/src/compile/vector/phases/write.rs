@@ -1,333 +1,19 @@
-//! Kernels whose threads wait for each other at barriers: all groups of threads of a block go from one stop to the next by one loop, without the
-//! executor.
-//!
-//! What lies between stops is a *phase*: what threads do from where they go on to their next stop. The code has a copy of it for each
-//! cut, in which it is known where the groups come from, and one in which it is not, for threads that the executor has run one by one. It
-//! is noted which lanes wait at which cut. From that follows what copy is next, and for which groups: a barrier of the block lets all go on once
-//! all that have not ended are there; what whole warps do together, those warps that have come whole; and where a warp waits for whoever
-//! comes, these lanes. Where that is not enough, the executor goes on. What it would find in the rows of the groups, had it
-//! been called, is written there only when it is.
+//! The code of phases: the copies, what chooses between them, and what the executor is told.
 
-use std::collections::HashMap;
 use std::mem::offset_of;
 
-use cranelift_codegen::ir::{Function, InstructionData, Opcode};
+use super::super::LANES;
+use super::super::flow::Refusal;
+use super::super::translate::{Translator, all_lanes};
+use super::{ELSEWHERE, ENDED, MASK, Phases, Stop, bit, edge_of};
+use crate::abi::{self, Block, Row, Thread};
 
-use super::LANES;
-use super::flow::{Flow, Refusal};
-use super::rows::stored_field;
-use super::shape::{Shapes, constant, thread_field};
-use super::translate::{Translator, all_lanes};
-use crate::abi::{self, Block, Cut, CutKind, Row, Thread};
-
-/// A stop after which it is known how the threads go on without a look at what each has left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// At a barrier of the whole block: the number of the cut.
-    Barrier(u32),
-    /// At a barrier of the whole block that reduces predicates: likewise.
-    Reduce(u32),
-    /// Where the lanes of a warp wait for each other: likewise, and whether each lane says for whom.
-    Warp(u32, bool),
-    /// At an operation of a whole warp: likewise.
-    Exchange(u32, bool),
-    /// Where lanes wait until no other of their warp can come: likewise.
-    Converge(u32),
-    /// For good.
-    Exit,
-}
-
-impl Stop {
-    /// As [`Thread::stop`] has it.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Self::Barrier(cut) | Self::Reduce(cut) | Self::Converge(cut) => cut,
-            Self::Warp(cut, _) | Self::Exchange(cut, _) => cut,
-            Self::Exit => abi::STOP_EXIT,
-        }
-    }
-
-    /// Whether what threads leave in a field when they stop so is not known elsewhere.
-    pub(super) fn leaves(self, field: usize) -> bool {
-        let operands = (OP..OP + 8 * MASK).contains(&field);
-        let mask = field == OP + 8 * MASK;
-        match self {
-            Self::Barrier(_) | Self::Converge(_) => false,
-            Self::Reduce(_) => operands,
-            Self::Warp(_, named) => named && mask,
-            Self::Exchange(_, named) => operands || named && mask,
-            Self::Exit => field != offset_of!(Thread, stop),
-        }
-    }
-}
-
-/// What is known of a kernel's barriers.
-#[derive(Debug)]
-pub(super) struct Phases {
-    /// The block that finds out where threads go on.
-    dispatch: usize,
-    /// The blocks that come before it, and itself.
-    before: Vec<bool>,
-    /// The blocks that stop so, by number.
-    stops: HashMap<usize, Stop>,
-    /// Barriers of the block that have another number than 0: by cut, that number.
-    names: Vec<(u32, i64)>,
-    /// How many cuts there are.
-    cuts: u32,
-    /// Sets of cuts, as bits: barriers of the block;
-    barriers: u128,
-    /// what whole warps do;
-    of_warps: u128,
-    /// those at which they exchange values, all with all;
-    exchanges: u128,
-    /// those at which each lane says with whom;
-    named: u128,
-    /// those whose lanes' masks are in their rows;
-    masks: u128,
-    /// barriers of the block that reduce predicates;
-    reduces: u128,
-    /// those that lanes go on from without the rest of their warp;
-    converging: u128,
-    /// and those that part of a group may go on from.
-    split: u128,
-}
-
-/// All copies together have at most so many instructions.
-const MOST_INSTRUCTIONS: usize = 6000;
-/// A kernel has at most so many cuts: each has a bit in a word, beside [`ENDED`] and [`ELSEWHERE`].
-const MOST_CUTS: usize = 120;
-/// The bit of lanes that have ended.
-const ENDED: u128 = 1 << abi::STOP_EXIT;
-/// The bit of lanes that have stopped in a way which is not known.
-const ELSEWHERE: u128 = 1 << 127;
 /// The most groups that a block has: so many bytes tell which lanes of each wait at a cut.
 const MOST_GROUPS: usize = abi::MAX_THREADS / LANES;
 /// The same as words of the lanes of a warp each.
 const WORDS: &str = "<32 x i32>";
-/// The operands of a cut, and the one among them that names the lanes which wait for each other.
-pub(super) const OP: usize = offset_of!(Thread, op);
-const MASK: usize = 3;
 /// After so many phases the executor may look whether the grid goes on at all.
 const TURNS: u32 = 1000;
-
-/// A cut, or 0 for the kernel's beginning, and the places of what threads do behind it.
-type Behind = (u32, Vec<usize>);
-
-/// The bit of a cut.
-fn bit(cut: u32) -> u128 {
-    1 << cut
-}
-
-impl Phases {
-    /// Divides a kernel with these cuts into phases, if that can be done.
-    pub(super) fn find(
-        func: &Function,
-        flow: &Flow,
-        shapes: &Shapes,
-        cuts: &[Cut],
-    ) -> Option<(Self, Vec<Behind>)> {
-        let simple = |cut: &Cut| {
-            let waits = matches!(cut.kind, CutKind::Barrier | CutKind::BarrierReduce(_) | CutKind::WarpSync);
-            waits || cut.kind == CutKind::Yield || is_exchange(cut.kind)
-        };
-        if !flow.has_cuts() || cuts.len() > MOST_CUTS || !cuts.iter().all(simple) {
-            return None;
-        }
-        let dispatch = dispatch(func, flow)?;
-        let mut phases = Self {
-            dispatch,
-            before: before(flow, dispatch),
-            stops: HashMap::new(),
-            names: Vec::new(),
-            cuts: cuts.len() as u32,
-            barriers: 0,
-            of_warps: 0,
-            exchanges: 0,
-            named: 0,
-            masks: 0,
-            reduces: 0,
-            converging: 0,
-            split: 0,
-        };
-        for number in 0..flow.blocks.len() {
-            let Some((stop, name)) = stop(func, flow, cuts, number) else { continue };
-            phases.stops.insert(number, stop);
-            match stop {
-                Stop::Barrier(cut) => {
-                    phases.barriers |= bit(cut);
-                    if name != 0 {
-                        phases.names.push((cut, name));
-                    }
-                }
-                Stop::Reduce(cut) => phases.reduces |= bit(cut),
-                Stop::Warp(cut, named) => {
-                    phases.of_warps |= bit(cut);
-                    phases.masks |= if named { bit(cut) } else { 0 };
-                }
-                Stop::Exchange(cut, named) => {
-                    phases.of_warps |= bit(cut);
-                    let set = if named { &mut phases.named } else { &mut phases.exchanges };
-                    *set |= bit(cut);
-                    phases.masks |= if named { bit(cut) } else { 0 };
-                }
-                Stop::Converge(cut) => phases.converging |= bit(cut),
-                Stop::Exit => {}
-            }
-        }
-        let met = phases.barriers | phases.reduces | phases.of_warps | phases.converging;
-        if met == 0 {
-            return None;
-        }
-        let begins = (0..=phases.cuts).filter(|&cut| cut == 0 || met & bit(cut) != 0);
-        let copies: Vec<Behind> =
-            begins.map(|cut| Some((cut, phases.behind(flow, cut)?))).collect::<Option<_>>()?;
-        let blocks = copies.iter().flat_map(|(_, places)| places).map(|&place| flow.order[place]);
-        let size: usize = blocks.map(|block| func.layout.block_insts(flow.blocks[block]).count()).sum();
-        if size + flow.instructions(func) > MOST_INSTRUCTIONS {
-            return None;
-        }
-        // Old operations without a mask go in the order of the program, together with these.
-        let old = cuts.iter().any(|cut| cut.legacy && is_exchange(cut.kind));
-        if old || !phases.begins_plainly(func, flow) {
-            phases.converging = 0;
-        }
-        phases.find_split(flow, shapes, &copies);
-        Some((phases, copies))
-    }
-
-    /// How a block stops.
-    pub(super) fn stop(&self, number: usize) -> Option<Stop> {
-        self.stops.get(&number).copied()
-    }
-
-    /// Whether a part of a group may go on from a cut.
-    pub(super) fn is_split(&self, cut: u32) -> bool {
-        self.split & bit(cut) != 0
-    }
-
-    /// Whether it does not matter who goes through what comes before the dispatch: nothing is written there but which thread runs.
-    fn begins_plainly(&self, func: &Function, flow: &Flow) -> bool {
-        let block = func.dfg.block_params(flow.entry)[2];
-        let blocks = (0..flow.exit()).filter(|&number| self.before[number]);
-        let mut insts = blocks.flat_map(|number| func.layout.block_insts(flow.blocks[number]));
-        insts.all(|inst| match func.dfg.insts[inst] {
-            InstructionData::Store { opcode: Opcode::Store, args: [_, address], offset, .. } => {
-                func.dfg.resolve_aliases(address) == block
-                    && i32::from(offset) as usize == offset_of!(Block, cursor)
-            }
-            ref data => !data.opcode().can_store() && !data.opcode().is_call(),
-        })
-    }
-
-    /// Finds the cuts from which a part of a group may go on: it has come there apart from the rest, or has gone on from another such cut.
-    fn find_split(&mut self, flow: &Flow, shapes: &Shapes, copies: &[Behind]) {
-        loop {
-            let comes_apart = |number: usize| {
-                let mut split = copies.iter().filter(|(cut, _)| self.is_split(*cut));
-                shapes.partial[number] || split.any(|(_, places)| places.contains(&flow.place[number]))
-            };
-            let found = self.stops.iter().filter_map(|(&number, &stop)| match stop {
-                Stop::Converge(cut) if self.converging & bit(cut) != 0 && comes_apart(number) => {
-                    Some(bit(cut))
-                }
-                _ => None,
-            });
-            let split = found.fold(0, |set, bit| set | bit);
-            if std::mem::replace(&mut self.split, split) == split {
-                return;
-            }
-        }
-    }
-
-    /// The places of what threads do behind a cut, to their next stop.
-    fn behind(&self, flow: &Flow, cut: u32) -> Option<Vec<usize>> {
-        let mut has = vec![false; flow.exit()];
-        let mut open = vec![0];
-        while let Some(number) = open.pop() {
-            if number == flow.exit() || std::mem::replace(&mut has[number], true) {
-                continue;
-            }
-            if number == self.dispatch {
-                open.push(flow.edges[number].get(edge_of(cut))?.to);
-            } else {
-                open.extend(flow.successors(number));
-            }
-        }
-        Some((0..flow.order.len()).filter(|&place| has[flow.order[place]]).collect())
-    }
-}
-
-/// The blocks that threads go through to the dispatch, and itself.
-fn before(flow: &Flow, dispatch: usize) -> Vec<bool> {
-    let mut has = vec![false; flow.exit()];
-    let mut open = vec![0];
-    while let Some(number) = open.pop() {
-        if number < flow.exit() && !std::mem::replace(&mut has[number], true) && number != dispatch {
-            open.extend(flow.successors(number));
-        }
-    }
-    has
-}
-
-/// Whether an operation gives all lanes of a warp what depends on the operands of all.
-fn is_exchange(kind: CutKind) -> bool {
-    matches!(
-        kind,
-        CutKind::Shuffle(_)
-            | CutKind::Vote(_)
-            | CutKind::MatchAny
-            | CutKind::MatchAll
-            | CutKind::Redux(_)
-            | CutKind::Elect
-            | CutKind::ActiveMask
-    )
-}
-
-/// Which edge of the dispatch leads behind a cut: what comes first is where no number is one of a cut.
-fn edge_of(cut: u32) -> usize {
-    1 + cut as usize
-}
-
-/// The block that finds out where threads go on.
-fn dispatch(func: &Function, flow: &Flow) -> Option<usize> {
-    (0..flow.blocks.len()).find(|&number| {
-        let last = func.layout.last_inst(flow.blocks[number]);
-        let Some(InstructionData::BranchTable { arg, .. }) = last.map(|inst| func.dfg.insts[inst]) else {
-            return false;
-        };
-        let made = func.dfg.value_def(func.dfg.resolve_aliases(arg)).inst();
-        made.is_some_and(|inst| thread_field(func, flow, inst) == Some(offset_of!(Thread, resume)))
-    })
-}
-
-/// How a block stops, if that is known, and the number of the barrier.
-fn stop(func: &Function, flow: &Flow, cuts: &[Cut], number: usize) -> Option<(Stop, i64)> {
-    let mut stored = HashMap::new();
-    for inst in func.layout.block_insts(flow.blocks[number]) {
-        if let InstructionData::Store { opcode: Opcode::Store, args: [value, _], .. } = func.dfg.insts[inst]
-            && let Some(field) = stored_field(func, flow, inst)
-        {
-            stored.insert(field, constant(func, value));
-        }
-    }
-    let known = |field: usize| stored.get(&field).copied().flatten();
-    let stop = u32::try_from(known(offset_of!(Thread, stop))?).ok()?;
-    if stop == abi::STOP_EXIT {
-        return Some((Stop::Exit, 0));
-    }
-    let goes_on = known(offset_of!(Thread, resume)) == Some(i64::from(stop));
-    let cut = cuts.get(stop as usize - 1).filter(|_| goes_on)?;
-    let name = || known(OP).filter(|name| (0..16).contains(name) && known(OP + 8) == Some(0));
-    let named = !cut.legacy && known(OP + 8 * MASK).is_none_or(|mask| mask as u32 != !0);
-    match cut.kind {
-        CutKind::Barrier => Some((Stop::Barrier(stop), name()?)),
-        CutKind::BarrierReduce(_) => name().map(|_| (Stop::Reduce(stop), 0)),
-        CutKind::WarpSync if cut.legacy => Some((Stop::Converge(stop), 0)),
-        CutKind::WarpSync => Some((Stop::Warp(stop, named), 0)),
-        kind if is_exchange(kind) => Some((Stop::Exchange(stop, named), 0)),
-        _ => None,
-    }
-}
 
 impl Translator<'_> {
     /// What is known of the barriers.
@@ -336,7 +22,7 @@ impl Translator<'_> {
     }
 
     /// Which edge of a block is taken in the copy that is being written, where that is known before, and by which lanes, as bits.
-    pub(super) fn enters(&mut self, number: usize) -> Option<(usize, String)> {
+    pub(in super::super) fn enters(&mut self, number: usize) -> Option<(usize, String)> {
         let phases = self.phases.as_ref()?;
         let cut = self.copies[self.copy].enters.filter(|_| number == phases.dispatch)?;
         let lanes = if phases.is_split(cut) { self.lanes_that_go() } else { self.bits.clone() };
@@ -344,21 +30,21 @@ impl Translator<'_> {
     }
 
     /// Whether a part of a group may be in a block of the copy that is being written.
-    pub(super) fn is_partial(&self, number: usize) -> bool {
+    pub(in super::super) fn is_partial(&self, number: usize) -> bool {
         let copy = self.copies[self.copy].enters.zip(self.phases.as_ref());
         let split = copy.is_some_and(|(cut, phases)| phases.is_split(cut) && !phases.before[number]);
         split || self.shapes.partial[number]
     }
 
     /// The lanes of the group that go through the copy which is being written, as bits.
-    pub(super) fn lanes_that_go(&mut self) -> String {
+    pub(in super::super) fn lanes_that_go(&mut self) -> String {
         let group = self.make("load i64, ptr %group");
         let at = self.make(format!("getelementptr i8, ptr %goes, i64 {group}"));
         self.make(format!("load i{LANES}, ptr {at}"))
     }
 
     /// All copies, and what leads from one to another. `end` is the end of the threads.
-    pub(super) fn all_phases(&mut self, end: &str) -> Result<(), Refusal> {
+    pub(in super::super) fn all_phases(&mut self, end: &str) -> Result<(), Refusal> {
         let rows = self.phases()?.cuts + 1;
         self.places.push_str(&format!(
             "%waits = alloca [{rows} x {WORDS}], align 32\n%goes = alloca {WORDS}, align 32\n\
@@ -425,7 +111,6 @@ impl Translator<'_> {
 
     /// Chooses which copy is next, and for whom.
     fn choose(&mut self, whole: &str) -> Result<(), Refusal> {
-        let Phases { barriers, of_warps, converging, named, .. } = *self.phases()?;
         self.begin("next");
         let left = self.make("load i32, ptr %turns");
         let left = self.make(format!("sub i32 {left}, 1"));
@@ -436,13 +121,30 @@ impl Translator<'_> {
         let more = self.make(format!("and i1 {more}, {whole}"));
         let more = self.make(format!("and i1 {more}, {known}"));
         self.line(format!("br i1 {more}, label %look, label %leave"));
-
         self.begin("look");
         let one = self.is_one_bit(&stops);
         self.line(format!("br i1 {one}, label %all.stop, label %look.converging"));
-        // All threads have stopped alike.
+        self.all_alike(&stops)?;
+        self.converging(&stops)?;
+        self.begin("look.barrier");
+        self.line("br i1 %warps, label %look.others, label %leave");
+        self.begin("look.others");
+        let others = self.make(format!("and i128 {stops}, {}", !ENDED as i128));
+        self.at_one_barrier(&stops, &others)?;
+        self.whole_warps(&stops, &others)?;
+        self.go_on()
+    }
+
+    /// Goes on behind a stop, for those lanes for which that was noted.
+    fn choose_for_some(&mut self, number: &str) {
+        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
+    }
+
+    /// Where all threads have stopped alike.
+    fn all_alike(&mut self, stops: &str) -> Result<(), Refusal> {
+        let named = self.phases()?.named;
         self.begin("all.stop");
-        let number = self.lowest(&stops);
+        let number = self.lowest(stops);
         let ended = self.make(format!("icmp eq i64 {number}, {}", abi::STOP_EXIT));
         self.line(format!("br i1 {ended}, label %gone, label %all.look"));
         self.begin("all.look");
@@ -454,8 +156,12 @@ impl Translator<'_> {
         self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
         self.all_go();
         self.line(format!("store i64 {number}, ptr %chosen\nbr label %all.exchange"));
+        Ok(())
+    }
 
-        // Lanes of a warp go on without the others of which some may have come farther: those first that are the least far.
+    /// Where lanes of a warp go on without the others, of which some may have come farther: those first that are the least far.
+    fn converging(&mut self, stops: &str) -> Result<(), Refusal> {
+        let converging = self.phases()?.converging;
         self.begin("look.converging");
         let found = self.make(format!("and i128 {stops}, {}", converging as i128));
         let any = self.make(format!("icmp ne i128 {found}, 0"));
@@ -471,20 +177,20 @@ impl Translator<'_> {
             t.line(format!("store i32 0, ptr {at}"));
             Ok(waiting.to_owned())
         })?;
-        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
+        self.choose_for_some(&number);
+        Ok(())
+    }
 
-        // All that have not ended are at one barrier, and no group has ended in part.
-        self.begin("look.barrier");
-        self.line("br i1 %warps, label %look.others, label %leave");
-        self.begin("look.others");
-        let others = self.make(format!("and i128 {stops}, {}", !ENDED as i128));
-        let one = self.is_one_bit(&others);
+    /// Where all that have not ended (`others` are their stops) are at one barrier, and no group has ended in part.
+    fn at_one_barrier(&mut self, stops: &str, others: &str) -> Result<(), Refusal> {
+        let barriers = self.phases()?.barriers;
+        let one = self.is_one_bit(others);
         let found = self.make(format!("and i128 {others}, {}", barriers as i128));
         let any = self.make(format!("icmp ne i128 {found}, 0"));
         let one = self.make(format!("and i1 {one}, {any}"));
         self.line(format!("br i1 {one}, label %block.stop, label %look.warps"));
         self.begin("block.stop");
-        let number = self.lowest(&others);
+        let number = self.lowest(others);
         self.line("store i64 0, ptr %some");
         self.each_warp("block", &number, |t, waiting, _| {
             let first = t.make(format!("and i32 {waiting}, {}", 0x0101_0101));
@@ -504,9 +210,13 @@ impl Translator<'_> {
         self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
         let ended = self.make(format!("and i128 {stops}, {ENDED}"));
         self.line(format!("store i128 {ended}, ptr %stops"));
-        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
+        self.choose_for_some(&number);
+        Ok(())
+    }
 
-        // What whole warps do: those of them go on that are there whole.
+    /// Where whole warps do something: those of them go on that are there whole.
+    fn whole_warps(&mut self, stops: &str, others: &str) -> Result<(), Refusal> {
+        let Phases { of_warps, named, .. } = *self.phases()?;
         self.begin("look.warps");
         let found = self.make(format!("and i128 {others}, {}", of_warps as i128));
         self.line(format!("store i128 {found}, ptr %rest\nbr label %warps.look"));
@@ -546,8 +256,8 @@ impl Translator<'_> {
         let without = self.make(format!("xor i128 {stops}, {own}"));
         let left = self.make(format!("select i1 {stays}, i128 {stops}, i128 {without}"));
         self.line(format!("store i128 {left}, ptr %stops"));
-        self.line(format!("store i64 {number}, ptr %chosen\nbr label %some.exchange"));
-        self.go_on()
+        self.choose_for_some(&number);
+        Ok(())
     }
 
     /// Goes on behind the stop that was chosen, when the warps that go on have made the operation that they have come to there.
@@ -681,7 +391,7 @@ impl Translator<'_> {
     }
 
     /// The lanes that are there stop in a way that is known: nothing is written into their row yet.
-    pub(super) fn stop_late(&mut self, stop: Stop) {
+    pub(in super::super) fn stop_late(&mut self, stop: Stop) {
         let number = stop.number();
         let at = self.waiting(&number.to_string());
         let mut lanes = self.bits.clone();
@@ -694,7 +404,7 @@ impl Translator<'_> {
     }
 
     /// The lanes that are there stop in a way that is not known: what they leave is in their row.
-    pub(super) fn stop_at_once(&mut self) {
+    pub(in super::super) fn stop_at_once(&mut self) {
         self.note(ELSEWHERE);
     }
 
