@@ -37,7 +37,7 @@ impl Segment {
 
 /// What groups go through from where they begin to where they stop, in segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Copy {
+pub(super) struct PhaseCopy {
     /// If it is what all threads of a block do behind a cut: the number of that, or 0 for the kernel's beginning.
     pub enters: Option<u32>,
     /// Its segments among those of all copies.

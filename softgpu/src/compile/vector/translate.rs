@@ -14,7 +14,7 @@ use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
-use super::segments::{Copy, MOST_SEGMENTS, Segment, divide, rounds};
+use super::segments::{MOST_SEGMENTS, PhaseCopy, Segment, divide, rounds};
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use super::structures::Stores;
 use crate::abi::{self, Cut};
@@ -53,7 +53,7 @@ pub(super) struct Translator<'a> {
     pub(super) segments: Vec<Segment>,
     pub(super) segment: usize,
     /// How the parts follow each other, and which of these copies is being written.
-    pub(super) copies: Vec<Copy>,
+    pub(super) copies: Vec<PhaseCopy>,
     pub(super) copy: usize,
     /// Where each part begins and ends with what a group has left elsewhere.
     pub(super) seams: Vec<[usize; 2]>,
@@ -173,7 +173,7 @@ impl<'a> Translator<'a> {
         let mut add = |enters, parts: Vec<Segment>| {
             let first = segments.len();
             segments.extend(parts);
-            copies.push(Copy { enters, parts: first..segments.len() });
+            copies.push(PhaseCopy { enters, parts: first..segments.len() });
         };
         let mut phases = None;
         match Phases::find(func, flow, shapes, cuts) {

@@ -255,12 +255,18 @@ unsafe fn exchange_in(threads: &[Thread], kernel: &Kernel, kind: CutKind) {
 ///
 /// # Safety
 /// They have rows, which nobody else uses meanwhile.
-unsafe fn operands_in<'a>(threads: &[Thread], kernel: &Kernel) -> warp::OperandsOfGroups<'a> {
-    let offset = Row::offset(kernel.state_bytes);
-    std::array::from_fn(|group| {
-        // SAFETY: as in `row`; each group has its own.
-        unsafe { &mut (*threads[group * LANES].state.add(offset).cast::<Row>()).op }
-    })
+unsafe fn operands_in<'a>(warp: &[Thread], kernel: &Kernel) -> warp::OperandsOfGroups<'a> {
+    // SAFETY: as the caller promises; each group has its own.
+    std::array::from_fn(|group| unsafe { operands_of(&warp[group * LANES], kernel) })
+}
+
+/// The operands in the row of a group, which begins with this thread.
+///
+/// # Safety
+/// It has a row, which nobody else uses meanwhile.
+unsafe fn operands_of<'a>(first: &Thread, kernel: &Kernel) -> &'a mut [[u64; LANES]; ROW_OPERANDS] {
+    // SAFETY: the row lies behind the states of the group.
+    unsafe { &mut (*first.state.add(Row::offset(kernel.state_bytes)).cast::<Row>()).op }
 }
 
 /// [`Helpers::exchange`](crate::abi::Helpers::exchange).
@@ -284,13 +290,8 @@ pub(in super::super) extern "C" fn exchange(block: *mut Block, first: *mut Threa
 /// # Safety
 /// As of [`exchange_in`].
 unsafe fn reduce_in(threads: &[Thread], kernel: &Kernel, op: ReduceOp) {
-    let offset = Row::offset(kernel.state_bytes);
-    let rows = || {
-        threads.chunks_exact(LANES).map(|group| {
-            // SAFETY: as in `row`; each group has its own.
-            unsafe { &mut (*group[0].state.add(offset).cast::<Row>()).op }
-        })
-    };
+    // SAFETY: as the caller promises; each group has its own.
+    let rows = || threads.chunks_exact(LANES).map(|group| unsafe { operands_of(&group[0], kernel) });
     let mut outcome = Outcome::default();
     rows().for_each(|row| row[2].iter().for_each(|predicate| outcome.count(predicate & 1 != 0)));
     rows().for_each(|row| row[0].fill(outcome.of(op).into()));

@@ -154,15 +154,15 @@ impl Phases {
                     }
                 }
                 Stop::Reduce(cut) => phases.reduces |= bit(cut),
-                Stop::Warp(cut, named) => {
+                Stop::Warp(cut, named) | Stop::Exchange(cut, named) => {
                     phases.of_warps |= bit(cut);
-                    phases.masks |= if named { bit(cut) } else { 0 };
-                }
-                Stop::Exchange(cut, named) => {
-                    phases.of_warps |= bit(cut);
-                    let set = if named { &mut phases.named } else { &mut phases.exchanges };
-                    *set |= bit(cut);
-                    phases.masks |= if named { bit(cut) } else { 0 };
+                    if named {
+                        phases.masks |= bit(cut);
+                    }
+                    if matches!(stop, Stop::Exchange(..)) {
+                        let set = if named { &mut phases.named } else { &mut phases.exchanges };
+                        *set |= bit(cut);
+                    }
                 }
                 Stop::Converge(cut) => phases.converging |= bit(cut),
                 Stop::Exit => {}

@@ -51,8 +51,7 @@ impl Translator<'_> {
              %stops = alloca i128\n%turns = alloca i32\n%warp = alloca i64\n%chosen = alloca i64\n%made = alloca i32\n%rest = alloca i128\n%some = alloca i64\n"
         ));
         for row in 0..rows {
-            let at = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {row}"));
-            self.line(format!("store {WORDS} zeroinitializer, ptr {at}, align 32"));
+            self.nobody_waits(&row.to_string());
         }
         let sides: Vec<String> = (0..3)
             .map(|side| {
@@ -152,8 +151,7 @@ impl Translator<'_> {
         self.line(format!("br i1 {one_by_one}, label %look.others, label %all.go"));
         self.begin("all.go");
         self.line("store i128 0, ptr %stops");
-        let row = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"));
-        self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
+        self.nobody_waits(&number);
         self.all_go();
         self.line(format!("store i64 {number}, ptr %chosen\nbr label %all.exchange"));
         Ok(())
@@ -168,8 +166,7 @@ impl Translator<'_> {
         self.line(format!("br i1 {any}, label %some.stop, label %look.barrier"));
         self.begin("some.stop");
         let number = self.lowest(&found);
-        let rest = self.make(format!("sub i128 {found}, 1"));
-        let rest = self.make(format!("and i128 {found}, {rest}"));
+        let rest = self.without_lowest(&found);
         let own = self.make(format!("xor i128 {found}, {rest}"));
         let stops_left = self.make(format!("xor i128 {stops}, {own}"));
         self.line(format!("store i128 {stops_left}, ptr %stops"));
@@ -206,8 +203,7 @@ impl Translator<'_> {
         let any = self.make(format!("icmp ne i64 {parts}, 0"));
         self.line(format!("br i1 {any}, label %leave, label %block.go"));
         self.begin("block.go");
-        let row = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"));
-        self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
+        self.nobody_waits(&number);
         let ended = self.make(format!("and i128 {stops}, {ENDED}"));
         self.line(format!("store i128 {ended}, ptr %stops"));
         self.choose_for_some(&number);
@@ -226,8 +222,7 @@ impl Translator<'_> {
         self.line(format!("br i1 {any}, label %warps.stop, label %leave"));
         self.begin("warps.stop");
         let number = self.lowest(&found);
-        let next = self.make(format!("sub i128 {found}, 1"));
-        let next = self.make(format!("and i128 {found}, {next}"));
+        let next = self.without_lowest(&found);
         let own = self.make(format!("xor i128 {found}, {next}"));
         // In the lower half whether a warp goes on, in the upper one whether lanes stay.
         self.line(format!("store i128 {next}, ptr %rest\nstore i64 0, ptr %some"));
@@ -282,8 +277,7 @@ impl Translator<'_> {
         let any = self.make(format!("icmp ne i32 {goes}, 0"));
         self.line(format!("br i1 {any}, label %some.make, label %some.next"));
         self.begin("some.make");
-        let bytes = self.make(format!("mul i64 {warp}, {}", abi::WARP * size_of::<Thread>()));
-        let first = self.make(format!("add i64 %a0, {bytes}"));
+        let first = self.first_of_warp(&warp);
         self.exchange(&first, &abi::WARP.to_string());
         self.line("br label %some.next");
         self.begin("some.next");
@@ -317,7 +311,7 @@ impl Translator<'_> {
         number: &str,
         make: impl FnOnce(&mut Self, &str, &str) -> Result<String, Refusal>,
     ) -> Result<(), Refusal> {
-        let row = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"));
+        let row = self.waiting_at(number);
         self.line(format!("store i64 0, ptr %warp\nbr label %{name}.each"));
         self.begin(&format!("{name}.each"));
         let warp = self.make("load i64, ptr %warp");
@@ -341,9 +335,14 @@ impl Translator<'_> {
 
     /// Whether a set of stops has one at most.
     fn is_one_bit(&mut self, stops: &str) -> String {
-        let less = self.make(format!("sub i128 {stops}, 1"));
-        let rest = self.make(format!("and i128 {stops}, {less}"));
+        let rest = self.without_lowest(stops);
         self.make(format!("icmp eq i128 {rest}, 0"))
+    }
+
+    /// A set of stops without the first of them.
+    fn without_lowest(&mut self, stops: &str) -> String {
+        let less = self.make(format!("sub i128 {stops}, 1"));
+        self.make(format!("and i128 {stops}, {less}"))
     }
 
     /// The number of the first stop of a set.
@@ -371,8 +370,7 @@ impl Translator<'_> {
         self.line(format!("br i1 {make}, label %name.make, label %name.made"));
         self.begin("name.make");
         let warp = self.make("load i64, ptr %warp");
-        let bytes = self.make(format!("mul i64 {warp}, {}", abi::WARP * size_of::<Thread>()));
-        let first = self.make(format!("add i64 %a0, {bytes}"));
+        let first = self.first_of_warp(&warp);
         let cut = self.make(format!("trunc i64 {number} to i32"));
         let helper = self.function(self.own.helpers.exchange_by_name);
         let callee = self.make(format!("inttoptr i64 {helper} to ptr"));
@@ -415,9 +413,26 @@ impl Translator<'_> {
         self.line(format!("store i128 {after}, ptr %stops"));
     }
 
+    /// Where it is noted which lanes of the block wait at a cut.
+    fn waiting_at(&mut self, number: &str) -> String {
+        self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"))
+    }
+
+    /// Notes that no lane waits at a cut.
+    fn nobody_waits(&mut self, number: &str) {
+        let row = self.waiting_at(number);
+        self.line(format!("store {WORDS} zeroinitializer, ptr {row}, align 32"));
+    }
+
+    /// The first thread of a warp.
+    fn first_of_warp(&mut self, warp: &str) -> String {
+        let bytes = self.make(format!("mul i64 {warp}, {}", abi::WARP * size_of::<Thread>()));
+        self.make(format!("add i64 %a0, {bytes}"))
+    }
+
     /// Where it is noted which lanes of the group wait at a cut.
     fn waiting(&mut self, number: &str) -> String {
-        let row = self.make(format!("getelementptr {WORDS}, ptr %waits, i64 {number}"));
+        let row = self.waiting_at(number);
         let group = self.make("load i64, ptr %group");
         self.make(format!("getelementptr i8, ptr {row}, i64 {group}"))
     }
@@ -438,8 +453,7 @@ impl Translator<'_> {
         self.line(format!("br i1 {any}, label %late.one, label %settled"));
         self.begin("late.one");
         let number = self.lowest(&rest);
-        let less = self.make(format!("sub i128 {rest}, 1"));
-        let less = self.make(format!("and i128 {rest}, {less}"));
+        let less = self.without_lowest(&rest);
         self.line(format!("store i128 {less}, ptr %rest"));
         let at = self.waiting(&number);
         let lanes = self.make(format!("load i{LANES}, ptr {at}"));
