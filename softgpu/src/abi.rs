@@ -377,6 +377,9 @@ pub struct Vectors {
     pub run: RunFn,
     /// What it keeps of the states.
     pub cells: Vec<Cell>,
+    /// Whether it goes through barriers and operations of warps by itself, as far as it can. Where all threads of a block are run (whole warps, if
+    /// there are operations of warps), and [`Block::together`] says how they have stopped, it does not look into their rows for where they go on.
+    pub phases: bool,
     /// As [`Kernel::local_bytes`]; more where functions that the other code calls are part of it.
     pub local_bytes: u32,
     /// Keeps the machine code alive.

@@ -107,6 +107,8 @@ pub(super) struct Resident {
     rows: Rows,
     /// Whether groups of threads run as vectors.
     has_vectors: bool,
+    /// Whether nothing has run yet of a block whose code goes through all barriers by itself: of its warps nothing is noted then.
+    is_untouched: bool,
     /// How many rounds lanes wait for others that let others go first.
     patience: u32,
 }
@@ -161,6 +163,7 @@ impl Resident {
             barriers: Box::new(Barriers::new()),
             rows: Rows::default(),
             has_vectors,
+            is_untouched: false,
             patience: PATIENCE,
         };
         resident.slot.threads.iter_mut().for_each(|t| t.stop = STOP_EXIT);
@@ -201,11 +204,24 @@ impl Resident {
         if !self.context.grid.has_cuts {
             return;
         }
-        self.rows.begin(&mut self.slot, &self.context.grid.kernel, self.has_vectors);
         // All begin in one place.
         self.block.together = if self.has_vectors { STOP_EXIT } else { APART };
-        let count = self.slot.threads.len();
+        let grid = &self.context.grid;
+        let (kernel, count) = (&grid.kernel, self.slot.threads.len());
+        let phases = kernel.vectors.get().is_some_and(|vectors| vectors.phases);
+        let warps = !grid.has_warp_cuts || count.is_multiple_of(WARP);
+        self.is_untouched = phases && warps && self.whole_block(count).is_some();
+        let rows = self.has_vectors.then_some(!self.is_untouched);
+        self.rows.begin(&mut self.slot, kernel, rows);
         self.warps.clear();
+        if !self.is_untouched {
+            self.begin_warps();
+        }
+    }
+
+    /// All warps begin, and no barrier has been come to.
+    fn begin_warps(&mut self) {
+        let count = self.slot.threads.len();
         self.warps.extend((0..count.div_ceil(WARP)).map(|w| {
             let lanes = (count - w * WARP).min(WARP);
             let full = if lanes == WARP { !0 } else { (1 << lanes) - 1 };
@@ -239,10 +255,16 @@ impl Resident {
             }
             return Ok(Progress::Finished);
         }
+        let mut has_run = std::mem::take(&mut self.is_untouched);
+        if has_run && self.run_untouched(guard)? {
+            return Ok(Progress::Finished);
+        }
         loop {
-            let mut idle = true;
+            let mut idle = !std::mem::take(&mut has_run);
             let all = self.warps.iter().all(|w| w.ready != 0 && w.ready == w.alive);
-            if all && !self.context.grid.has_warp_cuts {
+            if !idle {
+                // What it has come to is settled.
+            } else if all && !self.context.grid.has_warp_cuts {
                 idle = false;
                 self.run_all(guard)?;
             } else if all && self.has_vectors && self.alive() == self.slot.threads.len() {
@@ -393,13 +415,30 @@ impl Resident {
         self.warps.iter().map(|w| w.alive.count_ones() as usize).sum()
     }
 
+    /// Runs a block of which nothing has run yet. True if all threads have ended, as mostly: then nothing is noted of its warps.
+    fn run_untouched(&mut self, guard: &mut Guard) -> Result<bool> {
+        self.run(guard, 0, self.slot.threads.len())?;
+        if self.block.together == STOP_EXIT {
+            return Ok(true);
+        }
+        self.begin_warps();
+        if self.context.grid.has_warp_cuts {
+            self.settle_all_warps()?
+        } else {
+            self.settle_all()?
+        }
+        Ok(false)
+    }
+
     /// Runs a block all of whose threads are ready, for kernels with operations of a warp: each thread to its next stop.
     fn run_all_warps(&mut self, guard: &mut Guard) -> Result<()> {
+        self.run(guard, 0, self.slot.threads.len())?;
+        if self.has_ended() { Ok(()) } else { self.settle_all_warps() }
+    }
+
+    /// Carries out what the warps of a block have come to, all of whose threads have run.
+    fn settle_all_warps(&mut self) -> Result<()> {
         let count = self.slot.threads.len();
-        self.run(guard, 0, count)?;
-        if self.has_ended() {
-            return Ok(());
-        }
         for w in 0..self.warps.len() {
             let start = w * WARP;
             self.settle(w, start, WARP.min(count - start))?;
@@ -417,6 +456,12 @@ impl Resident {
             return Ok(());
         }
         self.run(guard, 0, count)?;
+        self.settle_all()
+    }
+
+    /// Looks at why the threads of a block have stopped, all of which have run.
+    fn settle_all(&mut self) -> Result<()> {
+        let count = self.slot.threads.len();
         let alike = self.alike();
         let grid = &self.context.grid;
         if matches!(alike, Some((STOP_EXIT, ..))) {

@@ -68,6 +68,14 @@ const KERNELS: &[Row] = &[
     ("votes", |n| line(n, 40), 0),
     ("several", |n| line(n, 256), 5),
     ("several", |n| line(n, 96), 0),
+    // Values of whole blocks, and addresses of other basic blocks.
+    ("blockwide", |n| line(n, 256), 5),
+    ("blockwide", |n| line(n, 96), 0),
+    ("blockwide", |n| line(n, 40), 0),
+    ("by_memory", |n| line(n, 256), 5),
+    ("by_memory", |n| line(n, 32), 0),
+    ("addresses", |n| line(n, 256), 5),
+    ("last_address", |n| line(n, 128), 5),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),

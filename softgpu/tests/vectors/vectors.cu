@@ -487,3 +487,82 @@ extern "C" __global__ void votes(const float *in, float *out, unsigned n) {
     } while (__syncthreads_or(value > 1.5f) && ++round < 12);
     if (i < n) out[i] = value;
 }
+
+// Values that are the same in a whole block, across barriers in loops and in branches, also where some threads have ended.
+extern "C" __global__ void blockwide(const float *in, float *out, unsigned n) {
+    __shared__ float part[2][256];
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x, now = 0, rounds = 0;
+    if (i + 24 >= n) return;
+    float scale = 1;
+    part[0][t] = in[i];
+    __syncthreads();
+    for (unsigned d = 1; d < blockDim.x; d *= 2) {
+        float v = part[now][t];
+        if (t >= d) v += part[now][t - d] * scale;
+        now ^= 1;
+        part[now][t] = v;
+        scale *= 0.75f;
+        if (d == 4) {
+            __syncthreads();
+            scale += blockIdx.x & 3;
+            rounds += 3;
+        }
+        for (unsigned k = 0; k < (d & 3); k++) {
+            __syncthreads();
+            rounds += k;
+        }
+        __syncthreads();
+    }
+    out[i] = part[now][t] + rounds;
+}
+
+// As many rounds as memory says, which is the same for a block, but may be stored to.
+extern "C" __global__ void by_memory(const float *in, float *out, unsigned n) {
+    __shared__ float part[256];
+    __shared__ int rounds;
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;
+    if (t == 0) rounds = int(in[blockIdx.x]) + 2;
+    part[t] = i < n ? in[i] : 0;
+    __syncthreads();
+    int left = rounds;
+    float sum = 0;
+    while (left > 0) {
+        sum += part[(t + left) % blockDim.x];
+        if (in[blockIdx.x + 1] > left) {
+            __syncthreads();
+            part[t] += sum;
+        }
+        __syncthreads();
+        if (t == 0) rounds -= 1;
+        __syncthreads();
+        left = rounds;
+    }
+    if (i < n) out[i] = sum;
+}
+
+// Addresses that are computed in one block and used in another, by some of the threads.
+extern "C" __global__ void addresses(const float *in, float *out, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, other = i ^ 6;
+    if (i >= n || other >= n) return;
+    float a = in[i], b = in[other];
+    out[i] = b;
+    if ((a > b) == ((i & 16) == 0)) {
+        out[i] = a + b;
+        if (a > 2 * b) out[i] -= in[other] * in[i];
+    }
+}
+
+// Addresses of a loop that threads leave at different times, used behind it.
+extern "C" __global__ void last_address(const float *in, float *out, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    unsigned k = i;
+    const float *at;
+    float sum = 0;
+    do {
+        at = in + k;
+        sum += *at;
+        k += 32;
+    } while (sum < 5 && k + 1 < n);
+    out[i] = sum + at[1] * 0.5f + at[0];
+}

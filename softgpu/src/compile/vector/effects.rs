@@ -24,6 +24,19 @@ pub(super) struct Row {
     pub valid: String,
 }
 
+/// How the lanes of a value are found from other values.
+enum Way {
+    /// They follow from the first lane.
+    Known,
+    /// The value is a sum or a difference.
+    Sum(Opcode, [Value; 2]),
+    /// The value is `inside` where a distance, which goes up by `step` from lane to lane, is below a bound.
+    Bounded { inside: Value, distance: Value, step: i64, cond: IntCC, bound: Value },
+}
+
+/// So many operations are looked through for that.
+const DEEPEST: u32 = 4;
+
 impl Translator<'_> {
     /// Writes an instruction that touches memory or calls.
     pub(super) fn effect(&mut self, inst: Inst) -> Result<(), Refusal> {
@@ -253,19 +266,65 @@ impl Translator<'_> {
         self.make(format!("inttoptr {vector} {at} to <{LANES} x ptr>"))
     }
 
+    /// How a value follows from others of which it is known how lanes follow from the first one: nothing where that is not known.
+    fn way_to(&self, value: Value) -> Option<Way> {
+        if matches!(self.shape(value), Shape::Affine { .. }) {
+            return Some(Way::Known);
+        }
+        let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else { return None };
+        match self.func.dfg.insts[inst] {
+            InstructionData::Binary { opcode: opcode @ (Opcode::Iadd | Opcode::Isub), args } => {
+                Some(Way::Sum(opcode, args.map(|arg| self.func.dfg.resolve_aliases(arg))))
+            }
+            // An address if it is below a bound: so are all lanes' if the first and the last are.
+            InstructionData::Ternary { args: [condition, inside, _], .. } => {
+                let condition = self.func.dfg.resolve_aliases(condition);
+                let compare = self.func.dfg.value_def(condition).inst()?;
+                let InstructionData::IntCompare { cond, args, .. } = self.func.dfg.insts[compare] else {
+                    return None;
+                };
+                let [inside, distance, bound] =
+                    [inside, args[0], args[1]].map(|value| self.func.dfg.resolve_aliases(value));
+                let below = matches!(cond, IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual);
+                let bounded = constant(self.func, bound).is_some_and(|bound| bound > 0);
+                let Shape::Affine { step, .. } = self.shape(distance) else { return None };
+                let good = below && bounded && (1..=4096).contains(&step);
+                good.then_some(Way::Bounded { inside, distance, step, cond, bound })
+            }
+            _ => None,
+        }
+    }
+
+    /// The values from which [`row_of`](Self::row_of) finds the way to a value's lanes.
+    pub(super) fn row_parts(&self, value: Value, parts: &mut Vec<Value>) {
+        let mut open = vec![(self.func.dfg.resolve_aliases(value), 0)];
+        while let Some((value, depth)) = open.pop() {
+            match self.way_to(value).filter(|_| depth <= DEEPEST) {
+                Some(Way::Known) => parts.push(value),
+                Some(Way::Sum(_, args)) => open.extend(args.map(|arg| (arg, depth + 1))),
+                Some(Way::Bounded { inside, distance, .. }) => {
+                    parts.push(distance);
+                    open.push((inside, depth + 1));
+                }
+                None => {}
+            }
+        }
+    }
+
     /// The way to a value's lanes from its first one, where there is one. What is written for that is dropped where it is not used.
     pub(super) fn row_of(&mut self, value: Value, depth: u32) -> Result<Option<Row>, Refusal> {
         let value = self.func.dfg.resolve_aliases(value);
-        if let Shape::Affine { step, .. } = self.shape(value) {
-            let (first, valid) = (self.get(value, Form::Scalar)?, self.get(value, Form::Valid)?);
-            return Ok(Some(Row { first, step, valid }));
-        }
-        let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else { return Ok(None) };
-        if depth > 4 {
-            return Ok(None);
-        }
-        match self.func.dfg.insts[inst] {
-            InstructionData::Binary { opcode: opcode @ (Opcode::Iadd | Opcode::Isub), args: [a, b] } => {
+        let Some(way) = self.way_to(value).filter(|_| depth <= DEEPEST) else { return Ok(None) };
+        match way {
+            Way::Known => {
+                let Shape::Affine { step, .. } = self.shape(value) else { return Ok(None) };
+                if !self.is_at_hand(value) {
+                    return Ok(None);
+                }
+                let (first, valid) = (self.get(value, Form::Scalar)?, self.get(value, Form::Valid)?);
+                Ok(Some(Row { first, step, valid }))
+            }
+            Way::Sum(opcode, [a, b]) => {
                 let (Some(a), Some(b)) = (self.row_of(a, depth + 1)?, self.row_of(b, depth + 1)?) else {
                     return Ok(None);
                 };
@@ -277,21 +336,8 @@ impl Translator<'_> {
                 let first = self.make(format!("{name} i64 {}, {}", a.first, b.first));
                 Ok(Some(Row { first, step, valid }))
             }
-            // An address if it is below a bound: so are all lanes' if the first and the last are.
-            InstructionData::Ternary { args: [condition, inside, _], .. } => {
-                let condition = self.func.dfg.resolve_aliases(condition);
-                let ValueDef::Result(compare, _) = self.func.dfg.value_def(condition) else {
-                    return Ok(None);
-                };
-                let InstructionData::IntCompare { cond, args: [distance, bound], .. } =
-                    self.func.dfg.insts[compare]
-                else {
-                    return Ok(None);
-                };
-                let below = matches!(cond, IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual);
-                let bounded = constant(self.func, bound).is_some_and(|bound| bound > 0);
-                let Shape::Affine { step, .. } = self.shape(distance) else { return Ok(None) };
-                if !below || !bounded || !(1..=4096).contains(&step) {
+            Way::Bounded { inside, distance, step, cond, bound } => {
+                if !self.is_at_hand(distance) {
                     return Ok(None);
                 }
                 let Some(row) = self.row_of(inside, depth + 1)? else { return Ok(None) };
@@ -305,7 +351,6 @@ impl Translator<'_> {
                 }
                 Ok(Some(Row { valid, ..row }))
             }
-            _ => Ok(None),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::compile::code::Piece;
 use crate::compile::kept::{Name, PieceBytes};
 
 records! {
-    Bytes { sizes: [u32; 2], cells: Vec<CellBytes>, piece: PieceBytes, }
+    Bytes { sizes: [u32; 2], phases: bool, cells: Vec<CellBytes>, piece: PieceBytes, }
     CellBytes { place: [u32; 2], alike: bool, step: i64, }
 }
 
@@ -16,6 +16,7 @@ impl Made {
     pub(in crate::compile) fn to_bytes(&self) -> Vec<u8> {
         to_bytes(&Bytes {
             sizes: [self.state_bytes, self.local_bytes],
+            phases: self.phases,
             cells: self.cells.iter().map(CellBytes::of).collect(),
             piece: PieceBytes::of(&self.piece),
         })
@@ -23,10 +24,10 @@ impl Made {
 
     /// `None` where the bytes are not what [`Made::to_bytes`] makes.
     pub(in crate::compile) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let Bytes { sizes: [state_bytes, local_bytes], cells, piece } = from_bytes(bytes).ok()?;
+        let Bytes { sizes: [state_bytes, local_bytes], phases, cells, piece } = from_bytes(bytes).ok()?;
         let cells = cells.iter().map(CellBytes::cell).collect();
         let piece: Piece = piece.piece()?;
-        Some(Self { state_bytes, local_bytes, cells, piece, is_movable: true })
+        Some(Self { state_bytes, local_bytes, cells, phases, piece, is_movable: true })
     }
 }
 
@@ -102,6 +103,7 @@ mod tests {
                 Cell { offset: 0, bytes: 4, step: Some(-3) },
                 Cell { offset: 4, bytes: 8, step: None },
             ],
+            phases: true,
             piece: Piece {
                 id: FunctionId(3),
                 bytes: (0..16).collect(),

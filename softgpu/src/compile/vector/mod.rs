@@ -152,6 +152,8 @@ pub(super) struct Made {
     pub local_bytes: u32,
     /// What it keeps of the states.
     pub cells: Vec<Cell>,
+    /// See [`Vectors::phases`].
+    pub phases: bool,
     /// The machine code.
     pub piece: Piece,
     /// Whether it means the same in every process.
@@ -214,9 +216,10 @@ impl Compiler {
             eprintln!("{}", func.display());
         }
         let flow = flow::Flow::new(func)?;
-        let shapes = shape::Shapes::new(func, &flow, state_bytes)?;
+        let shapes = shape::Shapes::new(func, &flow, state_bytes, shape::Span::Group)?;
         let attributes = llvm::processor()?;
-        let translated = Translator::translate(func, &flow, &shapes, cuts, &attributes, places)?;
+        let translated =
+            Translator::translate(func, &flow, &shapes, (state_bytes, cuts), &attributes, places)?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }
@@ -235,7 +238,8 @@ impl Compiler {
         let (bytes, lines) = (linked.bytes, Lines(Vec::new()));
         let is_movable = translated.is_movable && relocate::is_movable(&bytes, places.table);
         let piece = Piece { id, bytes, align: 64, references, lines };
-        Ok(Made { state_bytes, local_bytes, cells: translated.cells, piece, is_movable })
+        let (cells, phases) = (translated.cells, translated.phases);
+        Ok(Made { state_bytes, local_bytes, cells, phases, piece, is_movable })
     }
 }
 
@@ -249,6 +253,7 @@ impl Made {
         // SAFETY: the translator gives the function the signature of `RunFn`.
         let run = unsafe { std::mem::transmute::<usize, RunFn>(address) };
         KERNELS.fetch_add(1, Ordering::Relaxed);
-        Ok(Vectors { run, cells: self.cells, local_bytes: self.local_bytes, code: Arc::new(image) })
+        let Self { cells, phases, local_bytes, .. } = self;
+        Ok(Vectors { run, cells, phases, local_bytes, code: Arc::new(image) })
     }
 }

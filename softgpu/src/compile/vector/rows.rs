@@ -45,6 +45,16 @@ pub(super) fn stored_field(func: &Function, flow: &Flow, inst: Inst) -> Option<u
         .flatten()
 }
 
+/// Where a value of the state lies that is the same in all threads of a block,
+pub(super) fn common_place(offset: i32) -> String {
+    format!("%c{offset}")
+}
+
+/// and what groups that have gone on leave of it for the next phase.
+pub(super) fn next_place(offset: i32) -> String {
+    format!("%d{offset}")
+}
+
 impl Translator<'_> {
     /// Where an access to a thread's field or state leads to in the row, if it does.
     fn place_of(&self, inst: Inst) -> Option<Place> {
@@ -67,6 +77,12 @@ impl Translator<'_> {
         Some(Place { offset, shape: Shape::Varying })
     }
 
+    /// Where in the state a value is that an access is to, if all threads of the block have it in one place in the copy that is being written.
+    fn common_offset(&self, inst: Inst) -> Option<i32> {
+        let (phases, _) = self.phases.as_ref().zip(self.copies[self.copy].enters)?;
+        state_offset(self.func, self.flow, inst).filter(|&offset| phases.is_common(offset))
+    }
+
     /// A pointer to a place.
     fn in_row(&mut self, place: Place) -> String {
         let row = self.make("load i64, ptr %row");
@@ -79,6 +95,11 @@ impl Translator<'_> {
         let result = self.func.dfg.first_result(inst);
         if !self.read.contains(&result) {
             return Ok(true);
+        }
+        if let Some(offset) = self.common_offset(inst) {
+            let ty = scalar_type(self.type_of(result))?;
+            let name = self.make(format!("load {ty}, ptr {}", common_place(offset)));
+            return self.define(result, Form::Scalar, name).map(|()| true);
         }
         let at = self.in_row(place);
         let ty = self.type_of(result);
@@ -122,8 +143,13 @@ impl Translator<'_> {
                 return Ok(true);
             }
         }
-        let at = self.in_row(place);
         let ty = self.type_of(value);
+        if let Some(offset) = self.common_offset(inst) {
+            let name = self.get(value, Form::Scalar)?;
+            self.line(format!("store {} {name}, ptr {}", scalar_type(ty)?, next_place(offset)));
+            return Ok(true);
+        }
+        let at = self.in_row(place);
         if place.is_one() {
             let name = self.get(value, Form::Scalar)?;
             self.line(format!("store {} {name}, ptr {at}, align {}", scalar_type(ty)?, ty.bytes()));
@@ -232,20 +258,32 @@ impl Translator<'_> {
         self.shapes.cells.iter().map(cell).collect()
     }
 
-    /// Finds the row of the group that begins with a thread.
-    pub(super) fn find_row(&mut self, first: &str) -> Result<(), Refusal> {
-        if !self.flow.has_cuts() {
-            return Ok(());
+    /// Finds the row of the group.
+    pub(super) fn find_row(&mut self) {
+        if self.flow.has_cuts() {
+            let group = self.make("load i64, ptr %group");
+            let row = self.row_address(&group);
+            self.line(format!("store i64 {row}, ptr %row"));
         }
-        let row = self.row_address(first);
-        self.line(format!("store i64 {row}, ptr %row"));
-        Ok(())
     }
 
-    /// The address of the row of the group that begins with a thread.
-    pub(super) fn row_address(&mut self, first: &str) -> String {
-        let at = self.pointer(first, offset_of!(Thread, state) as i64);
-        let state = self.make(format!("load i64, ptr {at}"));
-        self.make(format!("add i64 {state}, {}", self.shapes.row_offset()))
+    /// The address of the row of a group, of which the function is given the first.
+    pub(super) fn row_address(&mut self, group: &str) -> String {
+        let behind = self.make(format!("mul i64 {group}, {}", self.shapes.row_step));
+        self.make(format!("add i64 %row0, {behind}"))
+    }
+
+    /// Finds the row of the first group.
+    pub(super) fn find_first_row(&mut self) {
+        if self.flow.has_cuts() {
+            let at = self.pointer("%a0", offset_of!(Thread, state) as i64);
+            let state = self.make(format!("load i64, ptr {at}"));
+            self.line(format!("%row0 = add i64 {state}, {}", self.shapes.row_offset()));
+        }
+    }
+
+    /// A pointer to a value that is the same in all lanes, in a row.
+    pub(super) fn in_row_at(&mut self, row: &str, offset: i32) -> String {
+        self.pointer(row, size_of::<Row>() as i64 + LANES as i64 * i64::from(offset))
     }
 }

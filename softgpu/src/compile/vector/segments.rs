@@ -174,6 +174,7 @@ impl Translator<'_> {
         let count = self.make("zext i32 %a1 to i64");
         let bytes = self.make(format!("mul i64 {count}, {}", size_of::<Thread>()));
         let end = self.make(format!("add i64 %a0, {bytes}"));
+        self.find_first_row();
         if self.phases.is_some() {
             return self.all_phases(&end);
         }
@@ -252,7 +253,7 @@ impl Translator<'_> {
         self.seams.push([self.text.len(); 2]);
         let first = self.make("load i64, ptr %first");
         self.keep(self.flow.thread, Form::Scalar, &first, None)?;
-        self.find_row(&first)?;
+        self.find_row();
         self.line(format!("br label %{}", self.at('c', places[0])));
         for place in places {
             self.block(place)?;
@@ -356,7 +357,7 @@ impl Translator<'_> {
     }
 
     /// Writes, where segments begin and end, what takes values out of their arrays and puts them there. False if that is too much.
-    pub(super) fn join_segments(&mut self) -> bool {
+    pub(super) fn join_segments(&mut self) -> Result<bool, Refusal> {
         let mut slots: Vec<_> = self.slots.iter().filter(|(_, slot)| !slot.is_common).collect();
         slots.sort_by(|a, b| a.1.name.cmp(&b.1.name));
         let mut seams = vec![[String::new(), String::new()]; self.segments.len()];
@@ -367,7 +368,13 @@ impl Translator<'_> {
             let touched = slot.touched[0] | slot.touched[1];
             let mut has_array = false;
             for copy in &self.copies {
-                let parts = copy.parts.clone().filter(|n| touched >> n & 1 == 1);
+                let touches = |n: &usize, set: u128| set >> n & 1 == 1;
+                if copy.parts.clone().any(|n| touches(&n, slot.touched[0]))
+                    && !copy.parts.clone().any(|n| touches(&n, slot.touched[1]))
+                {
+                    return Err(format!("the value {value}, which is read and never made"));
+                }
+                let parts = copy.parts.clone().filter(|n| touches(n, touched));
                 // What one round of a loop leaves to the next goes through the first block's parameters.
                 let is_carried = |n: usize| {
                     let header = self.segments[n].header;
@@ -405,7 +412,7 @@ impl Translator<'_> {
             self.text.insert_str(*begin, &texts[0]);
         }
         self.places.push_str(&arrays);
-        bytes <= MOST_BYTES
+        Ok(bytes <= MOST_BYTES)
     }
 }
 

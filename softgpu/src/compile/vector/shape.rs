@@ -36,8 +36,21 @@ impl Shape {
     }
 }
 
+/// The threads that a value is looked at in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span {
+    /// A group, which goes through the kernel in step.
+    Group,
+    /// All threads of a block, as if they did: nothing but what is the same in all of them is told from what is not.
+    Block,
+}
+
+/// What is known of the values in the threads' states, by their offsets there, and their types.
+pub(super) type Cells = BTreeMap<i32, (Shape, Type)>;
+
 /// See the module.
 pub(super) struct Shapes {
+    span: Span,
     shapes: HashMap<Value, Shape>,
     /// By block: whether some lanes may be there without others.
     pub partial: Vec<bool>,
@@ -50,8 +63,10 @@ pub(super) struct Shapes {
     uses: HashMap<Value, Vec<usize>>,
     /// From one thread's state to the next one's.
     state_step: i64,
-    /// What is known of the values in the threads' states, by their offsets there, and their types.
-    pub cells: BTreeMap<i32, (Shape, Type)>,
+    /// From the row of a group to that of the next one.
+    pub row_step: usize,
+    /// What is known of the values in the threads' states.
+    pub cells: Cells,
 }
 
 /// The block in which a value is made; none for the function's first.
@@ -86,6 +101,11 @@ pub(super) fn block_word(func: &Function, flow: &Flow, inst: Inst) -> Option<usi
     (func.dfg.resolve_aliases(address) == block && offset < abi::operands::WORDS).then_some(offset)
 }
 
+/// Whether a load is one of what never changes while a kernel runs.
+fn is_constant_memory(func: &Function, inst: Inst) -> bool {
+    matches!(func.dfg.insts[inst], InstructionData::Load { flags, .. } if func.dfg.mem_flags[flags].readonly())
+}
+
 /// Whether a value is the number of a thread in its row of the block, or in its warp.
 fn is_number_of_thread(func: &Function, flow: &Flow, value: Value) -> bool {
     let ValueDef::Result(inst, _) = func.dfg.value_def(func.dfg.resolve_aliases(value)) else { return false };
@@ -117,7 +137,7 @@ pub(super) fn constant(func: &Function, value: Value) -> Option<i64> {
 
 impl Shapes {
     /// Looks at a kernel whose threads have so many bytes of state.
-    pub(super) fn new(func: &Function, flow: &Flow, state_bytes: u32) -> Result<Self, Refusal> {
+    pub(super) fn new(func: &Function, flow: &Flow, state_bytes: u32, span: Span) -> Result<Self, Refusal> {
         let count = flow.blocks.len();
         let mut uses: HashMap<Value, Vec<usize>> = HashMap::new();
         for (number, &block) in flow.blocks.iter().enumerate() {
@@ -132,6 +152,7 @@ impl Shapes {
             }
         }
         let mut shapes = Self {
+            span,
             shapes: HashMap::new(),
             partial: vec![false; count],
             joins: vec![false; count],
@@ -139,12 +160,15 @@ impl Shapes {
             escapes: HashMap::new(),
             uses,
             state_step: abi::state_stride(state_bytes) as i64,
+            row_step: abi::Row::group_bytes(state_bytes),
             cells: BTreeMap::new(),
         };
         shapes.find_cells(func, flow)?;
-        shapes
-            .shapes
-            .insert(flow.thread, Shape::Affine { step: size_of::<abi::Thread>() as i64, guarded: false });
+        let thread = match span {
+            Span::Group => Shape::Affine { step: size_of::<abi::Thread>() as i64, guarded: false },
+            Span::Block => Shape::Varying,
+        };
+        shapes.shapes.insert(flow.thread, thread);
         loop {
             let changed = shapes.values(func, flow);
             if !shapes.spread(func, flow) && !changed {
@@ -290,6 +314,9 @@ impl Shapes {
             // How often threads let others go first counts for nobody: the first lane counts for all.
             const FUEL: usize = offset_of!(abi::Thread, fuel);
             return match field {
+                // Behind a cut, where threads go on is known.
+                RESUME if self.span == Span::Block => UNIFORM,
+                _ if self.span == Span::Block => Shape::Varying,
                 X | LANE if ty == types::I32 => Shape::Affine { step: 1, guarded: false },
                 Y | Z | RESUME | FUEL if ty == types::I32 => UNIFORM,
                 STATE if ty == types::I64 => Shape::Affine { step: self.state_step, guarded: false },
@@ -306,6 +333,10 @@ impl Shapes {
         }
         let args: Vec<Shape> = func.dfg.inst_args(inst).iter().map(|&v| self.of(func, v)).collect();
         if opcode == Opcode::Load {
+            // Groups come to it one after another: meanwhile others may have stored something there.
+            if self.span == Span::Block && !is_constant_memory(func, inst) {
+                return Shape::Varying;
+            }
             return match args[0] {
                 Shape::Unknown => Shape::Unknown,
                 UNIFORM => UNIFORM,

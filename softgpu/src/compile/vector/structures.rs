@@ -1,7 +1,7 @@
 //! Loads and stores of structures, of two or four numbers that each lane has behind each other: an access for each number takes every second or
 //! fourth one of a row. All of them together are the row, which is accessed at once and sorted in registers.
 
-use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Type, Value};
+use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value};
 
 use super::LANES;
 use super::flow::Refusal;
@@ -20,30 +20,30 @@ struct Structure {
 }
 
 /// An access: where it leads, and the type of what it moves.
-fn access(t: &Translator<'_>, inst: Inst) -> Option<(Value, i64, Type)> {
-    let (address, offset, value) = match t.func.dfg.insts[inst] {
+pub(super) fn access(func: &Function, inst: Inst) -> Option<(Value, i64, Type)> {
+    let (address, offset, value) = match func.dfg.insts[inst] {
         InstructionData::Load { opcode: Opcode::Load, arg, offset, .. } => {
-            (arg, offset, t.func.dfg.first_result(inst))
+            (arg, offset, func.dfg.first_result(inst))
         }
         InstructionData::Store { opcode: Opcode::Store, args: [value, address], offset, .. } => {
             (address, offset, value)
         }
         _ => return None,
     };
-    Some((t.func.dfg.resolve_aliases(address), i32::from(offset).into(), t.type_of(value)))
+    Some((func.dfg.resolve_aliases(address), i32::from(offset).into(), func.dfg.value_type(value)))
 }
 
 impl Translator<'_> {
     /// The structure of which an access is the first, where the accesses to the other numbers follow, and nothing between them that they must
     /// not be moved past.
     fn structure(&self, first: Inst) -> Option<Structure> {
-        let (address, offset, ty) = access(self, first)?;
+        let (address, offset, ty) = access(self.func, first)?;
         let loads = self.func.dfg.insts[first].opcode().can_load();
         let mut found = vec![(offset, first)];
         let (mut next, mut last) = (self.func.layout.next_inst(first), first);
         while let Some(inst) = next.filter(|_| found.len() < 4) {
             let opcode = self.func.dfg.insts[inst].opcode();
-            match access(self, inst) {
+            match access(self.func, inst) {
                 Some((other, at, kind))
                     if other == address
                         && kind == ty

@@ -11,12 +11,12 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value, types};
 
 use super::LANES;
-use super::flow::{Edge, Flow, Refusal, destinations};
+use super::flow::{Edge, Flow, Loop, Refusal, destinations};
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
 use super::segments::{MOST_SEGMENTS, PhaseCopy, Segment, divide, rounds};
-use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
-use super::structures::Stores;
+use super::shape::{Cells, Shape, Shapes, Span, UNIFORM, home, is_constant};
+use super::structures::{Stores, access};
 use crate::abi::{self, Cut};
 use crate::compile::relocate::{Places, Target};
 
@@ -61,6 +61,8 @@ pub(super) struct Translator<'a> {
     pub(super) phases: Option<Phases>,
     /// How the block that is being written stops.
     pub(super) stop: Option<Stop>,
+    /// How threads stop in the copy that is being written, as numbers of bits.
+    pub(super) noted: BTreeSet<u32>,
     /// Values that are read in other blocks than the one that makes them.
     travels: HashSet<Value>,
     /// Values that something with an effect depends on.
@@ -102,6 +104,8 @@ pub(super) struct Translated {
     pub text: String,
     /// What it keeps of its threads' states.
     pub cells: Vec<abi::Cell>,
+    /// Whether it is divided into phases.
+    pub phases: bool,
     /// What its table of addresses holds.
     pub addresses: Vec<Target>,
     /// Whether it means the same in every process.
@@ -143,20 +147,23 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
-        cuts: &[Cut],
+        (state_bytes, cuts): (u32, &[Cut]),
         attributes: &str,
         own: &'a Places<'a>,
     ) -> Result<Translated, Refusal> {
         let rounds = rounds(func, flow);
+        let whole =
+            if flow.has_cuts() { Some(Shapes::new(func, flow, state_bytes, Span::Block)?) } else { None };
+        let cells = whole.map(|shapes| shapes.cells).unwrap_or_default();
         if !rounds.is_empty() {
-            let t = Self::new(func, flow, shapes, cuts, own, &rounds);
+            let t = Self::new(func, flow, shapes, (cuts, &cells), own, &rounds);
             if t.segments.len() <= MOST_SEGMENTS
                 && let Some(translated) = t.whole(attributes)?
             {
                 return Ok(translated);
             }
         }
-        let t = Self::new(func, flow, shapes, cuts, own, &[]);
+        let t = Self::new(func, flow, shapes, (cuts, &cells), own, &[]);
         t.whole(attributes)?.ok_or_else(|| "too much to keep".into())
     }
 
@@ -164,7 +171,7 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
-        cuts: &[Cut],
+        (cuts, cells): (&[Cut], &Cells),
         own: &'a Places<'a>,
         rounds: &[Segment],
     ) -> Self {
@@ -176,7 +183,7 @@ impl<'a> Translator<'a> {
             copies.push(PhaseCopy { enters, parts: first..segments.len() });
         };
         let mut phases = None;
-        match Phases::find(func, flow, shapes, cuts) {
+        match Phases::find(func, flow, shapes, cuts, cells) {
             Some((found, behind)) => {
                 // Few threads go through what is there for those that are apart.
                 add(None, divide(&whole, &[]));
@@ -205,6 +212,7 @@ impl<'a> Translator<'a> {
             seams: Vec::new(),
             phases,
             stop: None,
+            noted: BTreeSet::new(),
             travels: HashSet::new(),
             read: HashSet::new(),
             mask: None,
@@ -226,7 +234,7 @@ impl<'a> Translator<'a> {
         self.find_read();
         self.before_threads()?;
         self.groups()?;
-        if !self.join_segments() {
+        if !self.join_segments()? {
             return Ok(None);
         }
         let mut module = String::from("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {\nentry:\n");
@@ -243,9 +251,9 @@ impl<'a> Translator<'a> {
             module,
             "attributes #0 = {{ nounwind \"no-builtins\" \"null-pointer-is-valid\"=\"true\" \"probe-stack\"=\"inline-asm\" {attributes} }}\n!0 = !{{}}"
         );
-        let cells = self.cells();
+        let (cells, phases) = (self.cells(), self.phases.is_some());
         let (addresses, is_movable) = (self.addresses, self.is_movable);
-        Ok(Some(Translated { text: module, cells, addresses, is_movable }))
+        Ok(Some(Translated { text: module, cells, phases, addresses, is_movable }))
     }
 
     fn find_travels(&mut self) {
@@ -255,7 +263,10 @@ impl<'a> Translator<'a> {
                 let branches = destinations(self.func, inst).unwrap_or_default();
                 let given = branches.into_iter().flat_map(|(_, args)| args);
                 let args = self.func.dfg.inst_args(inst).iter().map(|&v| self.func.dfg.resolve_aliases(v));
-                let values: Vec<Value> = args.chain(given).collect();
+                let mut values: Vec<Value> = args.chain(given).collect();
+                if let Some((address, _, _)) = access(self.func, inst) {
+                    self.row_parts(address, &mut values);
+                }
                 for value in values {
                     if home(self.func, self.flow, value) != number {
                         self.travels.insert(value);
@@ -263,6 +274,16 @@ impl<'a> Translator<'a> {
                 }
             }
         }
+    }
+
+    /// Whether what is known of a value in the block that makes it can be used in the block that is being written: not behind a loop that lanes
+    /// leave at different times.
+    pub(super) fn is_at_hand(&self, value: Value) -> bool {
+        let (Some(made), Some(number)) = (home(self.func, self.flow, value), self.number) else {
+            return true;
+        };
+        let late = |(l, apart): (&Loop, &bool)| *apart && l.has[made] && !l.has[number];
+        made == number || !self.flow.loops.iter().zip(&self.shapes.apart).any(late)
     }
 
     /// Finds what something with an effect depends on: an access whose result does not count is there for its faults alone, and

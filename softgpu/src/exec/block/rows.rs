@@ -25,16 +25,16 @@ where
 }
 
 impl Rows {
-    /// All groups begin anew: whole ones in rows, if the kernel has rows.
-    pub(super) fn begin(&mut self, slot: &mut Slot, kernel: &Kernel, rows: bool) {
+    /// All groups begin anew: whole ones in rows, if the kernel has `rows`; then that says whether the code looks there for where they go on.
+    pub(super) fn begin(&mut self, slot: &mut Slot, kernel: &Kernel, rows: Option<bool>) {
         self.in_row.clear();
-        if !rows {
+        let Some(looks) = rows else {
             slot.threads.iter_mut().for_each(|t| t.resume = 0);
             return;
-        }
+        };
         let whole = slot.threads.len() / LANES;
         self.in_row.resize(whole, true);
-        for group in 0..whole {
+        for group in (0..whole).filter(|_| looks) {
             self.row_mut(slot, kernel, group).resume = [0; LANES];
         }
         slot.threads[whole * LANES..].iter_mut().for_each(|t| t.resume = 0);

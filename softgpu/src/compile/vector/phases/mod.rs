@@ -10,14 +10,14 @@
 
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 
-use cranelift_codegen::ir::{Function, InstructionData, Opcode};
+use cranelift_codegen::ir::{Function, InstructionData, Opcode, Type};
 
 use super::flow::Flow;
 use super::rows::stored_field;
-use super::shape::{Shapes, constant, thread_field};
+use super::shape::{Cells, Shape, Shapes, UNIFORM, constant, thread_field};
 use crate::abi::{self, Block, Cut, CutKind, Thread};
 
 /// A stop after which it is known how the threads go on without a look at what each has left.
@@ -90,6 +90,8 @@ pub(super) struct Phases {
     converging: u128,
     /// and those that part of a group may go on from.
     split: u128,
+    /// The values of the state that are the same in all threads of a block which wait at a cut, by their offsets there, and their types.
+    common: BTreeMap<i32, Type>,
 }
 
 /// All copies together have at most so many instructions.
@@ -119,6 +121,7 @@ impl Phases {
         flow: &Flow,
         shapes: &Shapes,
         cuts: &[Cut],
+        cells: &Cells,
     ) -> Option<(Self, Vec<Behind>)> {
         let simple = |cut: &Cut| {
             let waits = matches!(cut.kind, CutKind::Barrier | CutKind::BarrierReduce(_) | CutKind::WarpSync);
@@ -142,6 +145,7 @@ impl Phases {
             reduces: 0,
             converging: 0,
             split: 0,
+            common: BTreeMap::new(),
         };
         for number in 0..flow.blocks.len() {
             let Some((stop, name)) = stop(func, flow, cuts, number) else { continue };
@@ -186,7 +190,25 @@ impl Phases {
             phases.converging = 0;
         }
         phases.find_split(flow, shapes, &copies);
+        phases.find_common(shapes, cells);
         Some((phases, copies))
+    }
+
+    /// Finds the values of the state that one place is enough for. `cells` is what is known of them in whole blocks. Warps that go on without others
+    /// have values of their own.
+    fn find_common(&mut self, shapes: &Shapes, cells: &Cells) {
+        if self.of_warps | self.converging != 0 {
+            return;
+        }
+        let is_common = |&(offset, cell): &(&i32, &(Shape, Type))| {
+            cell.0 == UNIFORM && shapes.cells.get(offset).is_some_and(|own| own.0 == UNIFORM)
+        };
+        self.common = cells.iter().filter(is_common).map(|(&offset, &(_, ty))| (offset, ty)).collect();
+    }
+
+    /// Whether one place is enough for a value of the state.
+    pub(super) fn is_common(&self, offset: i32) -> bool {
+        self.common.contains_key(&offset)
     }
 
     /// How a block stops.

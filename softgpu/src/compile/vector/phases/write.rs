@@ -4,7 +4,8 @@ use std::mem::offset_of;
 
 use super::super::LANES;
 use super::super::flow::Refusal;
-use super::super::translate::{Translator, all_lanes};
+use super::super::rows::{common_place, next_place};
+use super::super::translate::{Translator, all_lanes, scalar_type};
 use super::{ELSEWHERE, ENDED, MASK, Phases, Stop, bit, edge_of};
 use crate::abi::{self, Block, Row, Thread};
 
@@ -53,6 +54,12 @@ impl Translator<'_> {
         for row in 0..rows {
             self.nobody_waits(&row.to_string());
         }
+        for (offset, ty) in self.common()? {
+            for place in [common_place(offset), next_place(offset)] {
+                self.places.push_str(&format!("{place} = alloca {ty}\n"));
+            }
+        }
+        self.places.push_str("%taken = alloca i1\n");
         let sides: Vec<String> = (0..3)
             .map(|side| {
                 let at = self.pointer("%a2", (offset_of!(Block, ntid) + 4 * side) as i64);
@@ -72,14 +79,16 @@ impl Translator<'_> {
         let words = self.make(format!("add i32 %a1, {}", abi::WARP - 1));
         let words = self.make(format!("lshr i32 {words}, {}", abi::WARP.trailing_zeros()));
         self.line(format!("%words = zext i32 {words} to i64"));
-        self.line(format!("store i128 0, ptr %stops\nstore i32 {TURNS}, ptr %turns"));
+        self.line(format!(
+            "store i128 0, ptr %stops\nstore i32 {TURNS}, ptr %turns\nstore i1 false, ptr %taken"
+        ));
         self.all_go();
-        self.line(format!("br i1 {whole}, label %known, label %copy0"));
+        self.line(format!("br i1 {whole}, label %known, label %phase0"));
         self.begin("known");
-        self.go_on_behind(&known, "copy0");
+        self.take_common("0")?;
+        self.go_on_behind(&known, "phase0");
         for copy in 0..self.copies.len() {
-            self.one_copy(copy, end)?;
-            self.line("br label %next");
+            self.one_phase(copy, end)?;
         }
         self.choose(&whole)?;
         self.begin("leave");
@@ -105,6 +114,53 @@ impl Translator<'_> {
         self.begin("told");
         self.tell_together();
         self.line("ret void");
+        Ok(())
+    }
+
+    /// A copy, and what is noted behind it.
+    fn one_phase(&mut self, copy: usize, end: &str) -> Result<(), Refusal> {
+        let common = if self.copies[copy].enters.is_some() { self.common()? } else { Vec::new() };
+        self.begin(&format!("phase{copy}"));
+        for &(offset, ty) in &common {
+            self.copy_place(ty, &common_place(offset), &next_place(offset));
+        }
+        self.line(format!("br label %copy{copy}"));
+        self.noted.clear();
+        self.one_copy(copy, end)?;
+        for &(offset, ty) in &common {
+            self.copy_place(ty, &next_place(offset), &common_place(offset));
+        }
+        let mut stops = self.make("load i128, ptr %stops");
+        for stop in std::mem::take(&mut self.noted) {
+            let stopped = self.make(format!("load i1, ptr %stopped{copy}.{stop}"));
+            self.line(format!("store i1 false, ptr %stopped{copy}.{stop}"));
+            let own = self.make(format!("select i1 {stopped}, i128 {}, i128 0", (1u128 << stop) as i128));
+            stops = self.make(format!("or i128 {stops}, {own}"));
+        }
+        self.line(format!("store i128 {stops}, ptr %stops\nbr label %next"));
+        Ok(())
+    }
+
+    /// The values that all threads of the block have in one place, by their offsets in the state, and their types.
+    fn common(&self) -> Result<Vec<(i32, &'static str)>, Refusal> {
+        self.phases()?.common.iter().map(|(&offset, &ty)| Ok((offset, scalar_type(ty)?))).collect()
+    }
+
+    /// Copies what one place holds to another.
+    fn copy_place(&mut self, ty: &str, from: &str, to: &str) {
+        let value = self.make(format!("load {ty}, ptr {from}"));
+        self.line(format!("store {ty} {value}, ptr {to}"));
+    }
+
+    /// Takes the values that all threads of the block have in one place out of the row of a group that waits.
+    fn take_common(&mut self, group: &str) -> Result<(), Refusal> {
+        let row = self.row_address(group);
+        for (offset, ty) in self.common()? {
+            let at = self.in_row_at(&row, offset);
+            let value = self.make(format!("load {ty}, ptr {at}"));
+            self.line(format!("store {ty} {value}, ptr {}", common_place(offset)));
+        }
+        self.line("store i1 true, ptr %taken");
         Ok(())
     }
 
@@ -283,6 +339,30 @@ impl Translator<'_> {
         self.begin("some.next");
         self.next_warp(&warp, "some.each", "go");
         self.begin("go");
+        if !self.phases()?.common.is_empty() {
+            let taken = self.make("load i1, ptr %taken");
+            self.line(format!("br i1 {taken}, label %go.behind, label %go.take"));
+            self.begin("go.take");
+            self.line("store i64 0, ptr %warp\nbr label %go.look");
+            self.begin("go.look");
+            let warp = self.make("load i64, ptr %warp");
+            let at = self.make(format!("getelementptr i32, ptr %goes, i64 {warp}"));
+            let goes = self.make(format!("load i32, ptr {at}"));
+            let any = self.make(format!("icmp ne i32 {goes}, 0"));
+            self.line(format!("br i1 {any}, label %go.found, label %go.next"));
+            self.begin("go.next");
+            self.next_warp(&warp, "go.look", "leave");
+            self.begin("go.found");
+            self.declared.insert("declare i32 @llvm.cttz.i32(i32, i1)\n".into());
+            let lane = self.make(format!("call i32 @llvm.cttz.i32(i32 {goes}, i1 true)"));
+            let group = self.make(format!("lshr i32 {lane}, {}", LANES.trailing_zeros()));
+            let group = self.make(format!("zext i32 {group} to i64"));
+            let groups = self.make(format!("mul i64 {warp}, {}", abi::WARP / LANES));
+            let group = self.make(format!("add i64 {groups}, {group}"));
+            self.take_common(&group)?;
+            self.line("br label %go.behind");
+            self.begin("go.behind");
+        }
         let number = self.make("load i64, ptr %chosen");
         let number = self.make(format!("trunc i64 {number} to i32"));
         self.go_on_behind(&number, "leave");
@@ -384,7 +464,7 @@ impl Translator<'_> {
     /// Goes to the copy behind a stop, or elsewhere if there is none.
     fn go_on_behind(&mut self, stopped: &str, elsewhere: &str) {
         let copies = self.copies.iter().enumerate().filter_map(|(n, copy)| Some((n, copy.enters?)));
-        let copies: Vec<String> = copies.map(|(n, cut)| format!("i32 {cut}, label %copy{n}")).collect();
+        let copies: Vec<String> = copies.map(|(n, cut)| format!("i32 {cut}, label %phase{n}")).collect();
         self.line(format!("switch i32 {stopped}, label %{elsewhere} [ {} ]", copies.join(" ")));
     }
 
@@ -406,11 +486,14 @@ impl Translator<'_> {
         self.note(ELSEWHERE);
     }
 
-    /// Notes that there are lanes which have stopped so.
+    /// Notes that there are lanes which have stopped so. Behind the copy that is noted for all of its groups at once.
     fn note(&mut self, stop: u128) {
-        let before = self.make("load i128, ptr %stops");
-        let after = self.make(format!("or i128 {before}, {}", stop as i128));
-        self.line(format!("store i128 {after}, ptr %stops"));
+        let stop = stop.trailing_zeros();
+        let place = format!("%stopped{}.{stop}", self.copy);
+        if self.noted.insert(stop) {
+            self.places.push_str(&format!("{place} = alloca i1\nstore i1 false, ptr {place}\n"));
+        }
+        self.line(format!("store i1 true, ptr {place}"));
     }
 
     /// Where it is noted which lanes of the block wait at a cut.
@@ -442,8 +525,9 @@ impl Translator<'_> {
         let Phases { exchanges, named, masks, reduces, ref names, .. } = *self.phases()?;
         let names = names.clone();
         self.begin_groups("%a0", "settle");
-        let first = self.make("load i64, ptr %first");
-        let row = self.row_address(&first);
+        let group = self.make("load i64, ptr %group");
+        let row = self.row_address(&group);
+        self.leave_common(&row)?;
         let stops = self.make("load i128, ptr %stops");
         let known = self.make(format!("and i128 {stops}, {}", !ELSEWHERE as i128));
         self.line(format!("store i128 {known}, ptr %rest\nbr label %late"));
@@ -489,6 +573,25 @@ impl Translator<'_> {
         self.line("br label %late");
         self.begin("settled");
         self.end_groups(end, "settle", "done");
+        Ok(())
+    }
+
+    /// Writes into a row what all threads of the block have in one place.
+    fn leave_common(&mut self, row: &str) -> Result<(), Refusal> {
+        let common = self.common()?;
+        if common.is_empty() {
+            return Ok(());
+        }
+        let taken = self.make("load i1, ptr %taken");
+        let labels = [self.label(), self.label()];
+        self.line(format!("br i1 {taken}, label %{}, label %{}", labels[0], labels[1]));
+        self.begin(&labels[0]);
+        for (offset, ty) in common {
+            let at = self.in_row_at(row, offset);
+            self.copy_place(ty, &common_place(offset), &at);
+        }
+        self.line(format!("br label %{}", labels[1]));
+        self.begin(&labels[1]);
         Ok(())
     }
 
