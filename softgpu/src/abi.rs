@@ -483,8 +483,8 @@ pub struct Helpers {
     /// warps, have come to one operation with a mask of all lanes, or all threads of the block to one reduction; operands and results are in
     /// their [`Row`]s.
     pub exchange: usize,
-    /// `fn(block: *mut Block, first: *mut Thread, cut: u32) -> u32`: all lanes of a warp have come to one operation, with masks of their own in
-    /// their [`Row`]s. 1, or 0 where nothing was done because some do not name each other.
+    /// `fn(block: *mut Block, first: *mut Thread, cut: u32, waiting: u32) -> u32`: these lanes of a warp have come to one operation, with masks of their
+    /// own in their [`Row`]s. The lanes for which it was made, which are whole groups; none where some do not name each other.
     pub exchange_by_name: usize,
 }
 

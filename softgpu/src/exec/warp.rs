@@ -90,40 +90,53 @@ pub(super) type OperandsOfGroups<'a> = [&'a mut [[u64; LANES]; ROW_OPERANDS]; WA
 pub(super) fn execute_in_rows(kind: CutKind, rows: OperandsOfGroups<'_>) {
     let mut operands = gather(&rows);
     execute(kind, &mut operands, !0);
-    scatter(&operands, rows);
+    scatter(&operands, rows, !0);
 }
 
-/// Carries an operation out for all lanes of a warp, each with those whom it names in its fourth operand. False, and nothing done, where some do not name
-/// each other and themselves.
-pub(super) fn execute_by_name(kind: CutKind, rows: OperandsOfGroups<'_>) -> bool {
-    let mut masks = [0; WARP];
-    for (group, row) in rows.iter().enumerate() {
-        (0..LANES).for_each(|lane| masks[group * LANES + lane] = row[3][lane] as u32);
+/// Carries an operation out for the lanes of a warp that wait at it, each with those whom it names in its fourth operand: the lanes that go on, which
+/// are whole groups. Nothing is done where some do not name each other and themselves; lanes stay whose group, or the group of one whom they name,
+/// does not wait as a whole.
+pub(super) fn execute_by_name(kind: CutKind, rows: OperandsOfGroups<'_>, waiting: u32) -> u32 {
+    let mut masks: [u32; WARP] = std::array::from_fn(|lane| 1 << lane);
+    for lane in lanes(waiting) {
+        masks[lane] = rows[lane / LANES][3][lane % LANES] as u32;
     }
     if masks == [!0; WARP] {
         execute_in_rows(kind, rows);
-        return true;
+        return !0;
     }
-    // Each lane belongs to one group, all of whom name the same lanes, which are these.
-    let mut groups = [0; WARP];
-    let (mut count, mut rest) = (0, !0u32);
+    // Each lane belongs to one set, all of whom name the same lanes, which are these.
+    let mut sets = [0; WARP];
+    let (mut count, mut rest) = (0, waiting);
     while rest != 0 {
         let lane = rest.trailing_zeros();
-        let group = masks[lane as usize];
-        if group >> lane & 1 == 0 || group & !rest != 0 || !lanes(group).all(|other| masks[other] == group) {
-            return false;
+        let set = masks[lane as usize];
+        if set >> lane & 1 == 0 || set & !rest != 0 || !lanes(set).all(|other| masks[other] == set) {
+            return 0;
         }
-        groups[count] = group;
+        sets[count] = set;
         count += 1;
-        rest &= !group;
+        rest &= !set;
+    }
+    let mut goes = waiting;
+    loop {
+        let whole = lanes(0x0101_0101).map(|first| 0xffu32 << first).filter(|group| goes & group == *group);
+        let whole = whole.fold(0, |whole, group| whole | group);
+        let left = sets[..count].iter().filter(|&set| set & !whole == 0).fold(0, |left, set| left | set);
+        if std::mem::replace(&mut goes, left) == left {
+            break;
+        }
     }
     let mut operands = gather(&rows);
     match kind {
         CutKind::Shuffle(mode) => shuffle_by(mode, &mut operands, |lane| masks[lane]),
-        _ => groups[..count].iter().for_each(|&group| execute(kind, &mut operands, group)),
+        _ => {
+            let made = sets[..count].iter().filter(|&set| set & goes == *set);
+            made.for_each(|&set| execute(kind, &mut operands, set));
+        }
     }
-    scatter(&operands, rows);
-    true
+    scatter(&operands, rows, goes);
+    goes
 }
 
 /// The operands that are in rows.
@@ -135,9 +148,10 @@ fn gather(rows: &OperandsOfGroups<'_>) -> Operands {
     operands
 }
 
-/// Puts results there.
-fn scatter(operands: &Operands, rows: OperandsOfGroups<'_>) {
-    for (group, row) in rows.into_iter().enumerate() {
+/// Puts the results of those lanes there, which are whole groups.
+fn scatter(operands: &Operands, rows: OperandsOfGroups<'_>, of: u32) {
+    let goes = |group: &usize| of >> (group * LANES) & 1 != 0;
+    for (group, row) in rows.into_iter().enumerate().filter(|(group, _)| goes(group)) {
         (0..2).for_each(|n| row[n].copy_from_slice(&operands.0[n][group * LANES..][..LANES]));
     }
 }
@@ -363,10 +377,11 @@ mod tests {
                 })
             })
         };
-        let make = |kind, rows: &mut Rows| {
+        let make_some = |kind, rows: &mut Rows, waiting| {
             let [a, b, c, d] = rows;
-            execute_by_name(kind, [a, b, c, d])
+            execute_by_name(kind, [a, b, c, d], waiting)
         };
+        let make = |kind, rows: &mut Rows| make_some(kind, rows, !0) == !0;
         let results = |rows: &Rows| rows.iter().flat_map(|row| row[0]).collect::<Vec<u64>>();
         // Each half for itself, and what the last lane of one would get of the other is nothing.
         let halves = |lane| if lane < 16 { 0xffff } else { 0xffff_0000 };
@@ -383,6 +398,19 @@ mod tests {
             assert!(!make(CutKind::Vote(VoteMode::Ballot), &mut unnamed));
             assert_eq!(unnamed, rows(mask));
         }
+        // Of a part of the warp, too, whole groups whose lanes name no others; these find what they would alone.
+        let mut part = rows(|lane| if lane < 8 { 0xff } else { 0xff_ff00 });
+        assert_eq!(
+            make_some(CutKind::Redux(ReduceOp::Add), &mut part, 0xff_00ff),
+            0,
+            "lanes that are not there are named"
+        );
+        assert_eq!(make_some(CutKind::Redux(ReduceOp::Add), &mut part, 0xff), 0xff);
+        let expected: Vec<u64> = (0..32).map(|lane| if lane < 8 { 28 } else { lane }).collect();
+        assert_eq!(results(&part), expected);
+        // Lanes of a group that is there in part stay, and so do those who share a group with them.
+        let mut halves_of_groups = rows(|lane| 0xf << (lane / 4 * 4));
+        assert_eq!(make_some(CutKind::Vote(VoteMode::Ballot), &mut halves_of_groups, 0x0fff), 0xff);
     }
 
     #[test]

@@ -68,6 +68,9 @@ const KERNELS: &[Row] = &[
     ("votes", |n| line(n, 40), 0),
     ("several", |n| line(n, 256), 5),
     ("several", |n| line(n, 96), 0),
+    ("parts_of_warps", |n| line(n, 256), 5),
+    ("parts_of_warps", |n| line(n, 32), 0),
+    ("parts_of_warps", |n| line(n, 64), 0),
     // Values of whole blocks, and addresses of other basic blocks.
     ("blockwide", |n| line(n, 256), 5),
     ("blockwide", |n| line(n, 96), 0),

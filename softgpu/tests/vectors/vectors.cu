@@ -566,3 +566,27 @@ extern "C" __global__ void last_address(const float *in, float *out, unsigned n)
     } while (sum < 5 && k + 1 < n);
     out[i] = sum + at[1] * 0.5f + at[0];
 }
+
+// Parts of a warp that make shuffles and votes among themselves, named by constants.
+extern "C" __global__ void parts_of_warps(const float *in, float *out, unsigned n) {
+    __shared__ float part[32];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    float value = i < n ? in[i] : 0;
+    if (t < 32) part[t] = 0;
+    __syncthreads();
+    for (int d = 16; d > 0; d /= 2) value = fmaxf(value, __shfl_down_sync(~0u, value, d));
+    if (t % 32 == 0) part[t / 32] = value;
+    __syncthreads();
+    if (t < 8) {
+        value = part[t] + t;
+        for (int d = 4; d > 0; d /= 2) value += __shfl_down_sync(0xffu, value, d);
+        if (__any_sync(0xffu, value > 9)) value *= 0.5f;
+    } else if (t < 20 && n & 1) {
+        value = part[t % 4];
+        for (int d = 1; d < 4; d++) value += __shfl_xor_sync(0xfff00u, value, d & 1) * d;
+    }
+    if (t >= 24 && t < 32 && n & 1) value += __reduce_max_sync(0xff000000u, t * 7 % 13);
+    __syncwarp();
+    value += __shfl_sync(~0u, value, 3);
+    if (i < n) out[i] = value;
+}

@@ -298,14 +298,19 @@ unsafe fn reduce_in(threads: &[Thread], kernel: &Kernel, op: ReduceOp) {
 }
 
 /// [`Helpers::exchange_by_name`](crate::abi::Helpers::exchange_by_name).
-pub(in super::super) extern "C" fn exchange_by_name(block: *mut Block, first: *mut Thread, cut: u32) -> u32 {
+pub(in super::super) extern "C" fn exchange_by_name(
+    block: *mut Block,
+    first: *mut Thread,
+    cut: u32,
+    waiting: u32,
+) -> u32 {
     // SAFETY: as in `exchange`, with the threads of one warp.
     unsafe {
         let context = &*(*block).executor.cast::<Context>();
         let kernel = &context.grid.kernel;
         let Some(cut) = kernel.cuts.get(cut.wrapping_sub(1) as usize) else { return 0 };
         let warp = std::slice::from_raw_parts(first, WARP);
-        u32::from(warp::execute_by_name(cut.kind, operands_in(warp, kernel)))
+        warp::execute_by_name(cut.kind, operands_in(warp, kernel), waiting)
     }
 }
 

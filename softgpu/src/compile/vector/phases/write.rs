@@ -286,7 +286,7 @@ impl Translator<'_> {
         self.each_warp("warps", &number, |t, waiting, at| {
             let is_whole = t.make(format!("icmp eq i32 {waiting}, -1"));
             let goes = t.make(format!("sext i1 {is_whole} to i32"));
-            let goes = if named == 0 { goes } else { t.exchange_by_name(&goes, &by_name, &number)? };
+            let goes = if named == 0 { goes } else { t.exchange_by_name(&goes, waiting, &by_name, &number)? };
             let stays = t.make(format!("xor i32 {waiting}, {goes}"));
             t.line(format!("store i32 {stays}, ptr {at}"));
             let low = t.make(format!("zext i32 {goes} to i64"));
@@ -441,11 +441,17 @@ impl Translator<'_> {
         self.line(format!("call void {callee}(i64 %a2, i64 {first}, i32 {count}, i32 {cut})"));
     }
 
-    /// Has a warp make an operation that each of its lanes makes with those whom it names, if it is one. Which lanes go on then: none where they do
-    /// not name each other.
-    fn exchange_by_name(&mut self, goes: &str, by_name: &str, number: &str) -> Result<String, Refusal> {
-        self.line(format!("store i32 {goes}, ptr %made"));
-        let any = self.make(format!("icmp ne i32 {goes}, 0"));
+    /// Has the lanes of a warp that wait make an operation with those whom they name, if it is one of that kind. Which lanes go on: `whole` ones if it is
+    /// none, and else those for which it was made.
+    fn exchange_by_name(
+        &mut self,
+        whole: &str,
+        waiting: &str,
+        by_name: &str,
+        number: &str,
+    ) -> Result<String, Refusal> {
+        self.line(format!("store i32 {whole}, ptr %made"));
+        let any = self.make(format!("icmp ne i32 {waiting}, 0"));
         let make = self.make(format!("and i1 {any}, {by_name}"));
         self.line(format!("br i1 {make}, label %name.make, label %name.made"));
         self.begin("name.make");
@@ -454,9 +460,8 @@ impl Translator<'_> {
         let cut = self.make(format!("trunc i64 {number} to i32"));
         let helper = self.function(self.own.helpers.exchange_by_name);
         let callee = self.make(format!("inttoptr i64 {helper} to ptr"));
-        let made = self.make(format!("call i32 {callee}(i64 %a2, i64 {first}, i32 {cut})"));
-        let lanes = self.make(format!("sub i32 0, {made}"));
-        self.line(format!("store i32 {lanes}, ptr %made\nbr label %name.made"));
+        let made = self.make(format!("call i32 {callee}(i64 %a2, i64 {first}, i32 {cut}, i32 {waiting})"));
+        self.line(format!("store i32 {made}, ptr %made\nbr label %name.made"));
         self.begin("name.made");
         Ok(self.make("load i32, ptr %made"))
     }
