@@ -260,25 +260,7 @@ impl Resident {
             return Ok(Progress::Finished);
         }
         loop {
-            let mut idle = !std::mem::take(&mut has_run);
-            let all = self.warps.iter().all(|w| w.ready != 0 && w.ready == w.alive);
-            if !idle {
-                // What it has come to is settled.
-            } else if all && !self.context.grid.has_warp_cuts {
-                idle = false;
-                self.run_all(guard)?;
-            } else if all && self.has_vectors && self.alive() == self.slot.threads.len() {
-                idle = false;
-                self.run_all_warps(guard)?;
-            } else {
-                for w in 0..self.warps.len() {
-                    if self.warps[w].ready != 0 {
-                        idle = false;
-                        self.run_warp(guard, w)?;
-                    }
-                }
-            }
-            if !idle {
+            if std::mem::take(&mut has_run) || self.run_what_is_ready(guard)? {
                 if self.context.grid.aborted() {
                     return Ok(Progress::Finished);
                 }
@@ -413,6 +395,27 @@ impl Resident {
     /// How many threads have not ended.
     fn alive(&self) -> usize {
         self.warps.iter().map(|w| w.alive.count_ones() as usize).sum()
+    }
+
+    /// Runs all threads that are ready, each to its next stop at least; whether there were any.
+    fn run_what_is_ready(&mut self, guard: &mut Guard) -> Result<bool> {
+        let all = self.warps.iter().all(|w| w.ready != 0 && w.ready == w.alive);
+        if all && !self.context.grid.has_warp_cuts {
+            self.run_all(guard)?;
+            return Ok(true);
+        }
+        if all && self.has_vectors && self.alive() == self.slot.threads.len() {
+            self.run_all_warps(guard)?;
+            return Ok(true);
+        }
+        let mut any = false;
+        for w in 0..self.warps.len() {
+            if self.warps[w].ready != 0 {
+                any = true;
+                self.run_warp(guard, w)?;
+            }
+        }
+        Ok(any)
     }
 
     /// Runs a block of which nothing has run yet. True if all threads have ended, as mostly: then nothing is noted of its warps.

@@ -26,8 +26,8 @@ pub(super) struct Row {
 
 /// How the lanes of a value are found from other values.
 enum Way {
-    /// They follow from the first lane.
-    Known,
+    /// They go up by so much from the first lane's.
+    Known(i64),
     /// The value is a sum or a difference.
     Sum(Opcode, [Value; 2]),
     /// The value is `inside` where a distance, which goes up by `step` from lane to lane, is below a bound.
@@ -268,8 +268,8 @@ impl Translator<'_> {
 
     /// How a value follows from others of which it is known how lanes follow from the first one: nothing where that is not known.
     fn way_to(&self, value: Value) -> Option<Way> {
-        if matches!(self.shape(value), Shape::Affine { .. }) {
-            return Some(Way::Known);
+        if let Shape::Affine { step, .. } = self.shape(value) {
+            return Some(Way::Known(step));
         }
         let ValueDef::Result(inst, _) = self.func.dfg.value_def(value) else { return None };
         match self.func.dfg.insts[inst] {
@@ -300,7 +300,7 @@ impl Translator<'_> {
         let mut open = vec![(self.func.dfg.resolve_aliases(value), 0)];
         while let Some((value, depth)) = open.pop() {
             match self.way_to(value).filter(|_| depth <= DEEPEST) {
-                Some(Way::Known) => parts.push(value),
+                Some(Way::Known(_)) => parts.push(value),
                 Some(Way::Sum(_, args)) => open.extend(args.map(|arg| (arg, depth + 1))),
                 Some(Way::Bounded { inside, distance, .. }) => {
                     parts.push(distance);
@@ -316,8 +316,7 @@ impl Translator<'_> {
         let value = self.func.dfg.resolve_aliases(value);
         let Some(way) = self.way_to(value).filter(|_| depth <= DEEPEST) else { return Ok(None) };
         match way {
-            Way::Known => {
-                let Shape::Affine { step, .. } = self.shape(value) else { return Ok(None) };
+            Way::Known(step) => {
                 if !self.is_at_hand(value) {
                     return Ok(None);
                 }

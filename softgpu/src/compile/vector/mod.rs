@@ -218,8 +218,7 @@ impl Compiler {
         let flow = flow::Flow::new(func)?;
         let shapes = shape::Shapes::new(func, &flow, state_bytes, shape::Span::Group)?;
         let attributes = llvm::processor()?;
-        let translated =
-            Translator::translate(func, &flow, &shapes, (state_bytes, cuts), &attributes, places)?;
+        let translated = Translator::translate(func, &flow, &shapes, cuts, &attributes, places)?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }

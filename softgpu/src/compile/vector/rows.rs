@@ -45,6 +45,11 @@ pub(super) fn stored_field(func: &Function, flow: &Flow, inst: Inst) -> Option<u
         .flatten()
 }
 
+/// How far behind the beginning of its row a group keeps a value of the state.
+fn behind_row(offset: i32) -> i64 {
+    size_of::<Row>() as i64 + LANES as i64 * i64::from(offset)
+}
+
 /// Where a value of the state lies that is the same in all threads of a block,
 pub(super) fn common_place(offset: i32) -> String {
     format!("%c{offset}")
@@ -63,7 +68,7 @@ impl Translator<'_> {
         }
         if let Some(offset) = state_offset(self.func, self.flow, inst) {
             let shape = self.shapes.cells.get(&offset)?.0;
-            return Some(Place { offset: size_of::<Row>() + LANES * usize::try_from(offset).ok()?, shape });
+            return Some(Place { offset: usize::try_from(behind_row(offset)).ok()?, shape });
         }
         const END: usize = OP + 8 * ROW_OPERANDS;
         let field =
@@ -269,7 +274,7 @@ impl Translator<'_> {
 
     /// The address of the row of a group, of which the function is given the first.
     pub(super) fn row_address(&mut self, group: &str) -> String {
-        let behind = self.make(format!("mul i64 {group}, {}", self.shapes.row_step));
+        let behind = self.make(format!("mul i64 {group}, {}", Row::group_bytes(self.shapes.state_bytes)));
         self.make(format!("add i64 %row0, {behind}"))
     }
 
@@ -278,12 +283,12 @@ impl Translator<'_> {
         if self.flow.has_cuts() {
             let at = self.pointer("%a0", offset_of!(Thread, state) as i64);
             let state = self.make(format!("load i64, ptr {at}"));
-            self.line(format!("%row0 = add i64 {state}, {}", self.shapes.row_offset()));
+            self.line(format!("%row0 = add i64 {state}, {}", Row::offset(self.shapes.state_bytes)));
         }
     }
 
     /// A pointer to a value that is the same in all lanes, in a row.
     pub(super) fn in_row_at(&mut self, row: &str, offset: i32) -> String {
-        self.pointer(row, size_of::<Row>() as i64 + LANES as i64 * i64::from(offset))
+        self.pointer(row, behind_row(offset))
     }
 }

@@ -368,13 +368,11 @@ impl Translator<'_> {
             let touched = slot.touched[0] | slot.touched[1];
             let mut has_array = false;
             for copy in &self.copies {
-                let touches = |n: &usize, set: u128| set >> n & 1 == 1;
-                if copy.parts.clone().any(|n| touches(&n, slot.touched[0]))
-                    && !copy.parts.clone().any(|n| touches(&n, slot.touched[1]))
-                {
+                let parts = copy.parts.clone().filter(|n| touched >> n & 1 == 1);
+                let [loaded, stored] = slot.touched.map(|set| parts.clone().any(|n| set >> n & 1 == 1));
+                if loaded && !stored {
                     return Err(format!("the value {value}, which is read and never made"));
                 }
-                let parts = copy.parts.clone().filter(|n| touches(n, touched));
                 // What one round of a loop leaves to the next goes through the first block's parameters.
                 let is_carried = |n: usize| {
                     let header = self.segments[n].header;

@@ -6,7 +6,6 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value, ValueDef, types};
 
-use super::LANES;
 use super::flow::{Flow, Refusal, destinations};
 use crate::abi;
 
@@ -61,10 +60,8 @@ pub(super) struct Shapes {
     /// Values that are read outside of a loop which lanes leave at different times.
     pub escapes: HashMap<Value, bool>,
     uses: HashMap<Value, Vec<usize>>,
-    /// From one thread's state to the next one's.
-    state_step: i64,
-    /// From the row of a group to that of the next one.
-    pub row_step: usize,
+    /// How many bytes of state a thread has.
+    pub state_bytes: u32,
     /// What is known of the values in the threads' states.
     pub cells: Cells,
 }
@@ -159,8 +156,7 @@ impl Shapes {
             apart: vec![false; flow.loops.len()],
             escapes: HashMap::new(),
             uses,
-            state_step: abi::state_stride(state_bytes) as i64,
-            row_step: abi::Row::group_bytes(state_bytes),
+            state_bytes,
             cells: BTreeMap::new(),
         };
         shapes.find_cells(func, flow)?;
@@ -199,9 +195,10 @@ impl Shapes {
         Ok(())
     }
 
-    /// From the state of a group's first thread to the group's row.
-    pub(super) fn row_offset(&self) -> i64 {
-        self.state_step * LANES as i64
+    /// Whether lanes leave a loop at different times on the way from a block to another one.
+    pub(super) fn leaves_apart(&self, flow: &Flow, from: usize, to: usize) -> bool {
+        let mut loops = flow.loops.iter().zip(&self.apart);
+        loops.any(|(l, apart)| *apart && l.has[from] && !l.has[to])
     }
 
     /// What is known of a value.
@@ -281,11 +278,8 @@ impl Shapes {
 
     fn lower(&mut self, flow: &Flow, value: Value, block: usize, shape: Shape) -> bool {
         let mut shape = shape;
-        let late = |(l, apart): (usize, &bool)| {
-            let has = &flow.loops[l].has;
-            *apart && has[block] && self.uses.get(&value).is_some_and(|uses| uses.iter().any(|&u| !has[u]))
-        };
-        if self.apart.iter().enumerate().any(late) {
+        let mut uses = self.uses.get(&value).into_iter().flatten();
+        if uses.any(|&number| self.leaves_apart(flow, block, number)) {
             shape = Shape::Varying;
             self.escapes.insert(value, true);
         }
@@ -319,7 +313,9 @@ impl Shapes {
                 _ if self.span == Span::Block => Shape::Varying,
                 X | LANE if ty == types::I32 => Shape::Affine { step: 1, guarded: false },
                 Y | Z | RESUME | FUEL if ty == types::I32 => UNIFORM,
-                STATE if ty == types::I64 => Shape::Affine { step: self.state_step, guarded: false },
+                STATE if ty == types::I64 => {
+                    Shape::Affine { step: abi::state_stride(self.state_bytes) as i64, guarded: false }
+                }
                 _ => Shape::Varying,
             };
         }

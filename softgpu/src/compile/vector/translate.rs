@@ -11,11 +11,11 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value, types};
 
 use super::LANES;
-use super::flow::{Edge, Flow, Loop, Refusal, destinations};
+use super::flow::{Edge, Flow, Refusal, destinations};
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
 use super::segments::{MOST_SEGMENTS, PhaseCopy, Segment, divide, rounds};
-use super::shape::{Cells, Shape, Shapes, Span, UNIFORM, home, is_constant};
+use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use super::structures::{Stores, access};
 use crate::abi::{self, Cut};
 use crate::compile::relocate::{Places, Target};
@@ -147,23 +147,20 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
-        (state_bytes, cuts): (u32, &[Cut]),
+        cuts: &[Cut],
         attributes: &str,
         own: &'a Places<'a>,
     ) -> Result<Translated, Refusal> {
         let rounds = rounds(func, flow);
-        let whole =
-            if flow.has_cuts() { Some(Shapes::new(func, flow, state_bytes, Span::Block)?) } else { None };
-        let cells = whole.map(|shapes| shapes.cells).unwrap_or_default();
         if !rounds.is_empty() {
-            let t = Self::new(func, flow, shapes, (cuts, &cells), own, &rounds);
+            let t = Self::new(func, flow, shapes, cuts, own, &rounds);
             if t.segments.len() <= MOST_SEGMENTS
                 && let Some(translated) = t.whole(attributes)?
             {
                 return Ok(translated);
             }
         }
-        let t = Self::new(func, flow, shapes, (cuts, &cells), own, &[]);
+        let t = Self::new(func, flow, shapes, cuts, own, &[]);
         t.whole(attributes)?.ok_or_else(|| "too much to keep".into())
     }
 
@@ -171,7 +168,7 @@ impl<'a> Translator<'a> {
         func: &'a Function,
         flow: &'a Flow,
         shapes: &'a Shapes,
-        (cuts, cells): (&[Cut], &Cells),
+        cuts: &[Cut],
         own: &'a Places<'a>,
         rounds: &[Segment],
     ) -> Self {
@@ -183,7 +180,7 @@ impl<'a> Translator<'a> {
             copies.push(PhaseCopy { enters, parts: first..segments.len() });
         };
         let mut phases = None;
-        match Phases::find(func, flow, shapes, cuts, cells) {
+        match Phases::find(func, flow, shapes, cuts) {
             Some((found, behind)) => {
                 // Few threads go through what is there for those that are apart.
                 add(None, divide(&whole, &[]));
@@ -279,11 +276,8 @@ impl<'a> Translator<'a> {
     /// Whether what is known of a value in the block that makes it can be used in the block that is being written: not behind a loop that lanes
     /// leave at different times.
     pub(super) fn is_at_hand(&self, value: Value) -> bool {
-        let (Some(made), Some(number)) = (home(self.func, self.flow, value), self.number) else {
-            return true;
-        };
-        let late = |(l, apart): (&Loop, &bool)| *apart && l.has[made] && !l.has[number];
-        made == number || !self.flow.loops.iter().zip(&self.shapes.apart).any(late)
+        let way = home(self.func, self.flow, value).zip(self.number);
+        way.is_none_or(|(made, number)| !self.shapes.leaves_apart(self.flow, made, number))
     }
 
     /// Finds what something with an effect depends on: an access whose result does not count is there for its faults alone, and
@@ -782,17 +776,10 @@ impl<'a> Translator<'a> {
             return Ok(());
         }
         let params = self.func.dfg.block_params(self.flow.blocks[edge.to]).to_vec();
-        let late = |flow: &Flow, apart: &[bool]| {
-            (0..flow.blocks.len()).any(|source| {
-                flow.edges[source].iter().any(|e| e.to == edge.to)
-                    && flow
-                        .loops
-                        .iter()
-                        .zip(apart)
-                        .any(|(l, apart)| *apart && l.has[source] && !l.has[edge.to])
-            })
-        };
-        let blend = self.shapes.joins[edge.to] || late(self.flow, &self.shapes.apart);
+        let comes = |&source: &usize| self.flow.edges[source].iter().any(|e| e.to == edge.to);
+        let mut sources = (0..self.flow.blocks.len()).filter(comes);
+        let blend = self.shapes.joins[edge.to]
+            || sources.any(|source| self.shapes.leaves_apart(self.flow, source, edge.to));
         let mut values = Vec::new();
         for (&param, &arg) in params.iter().zip(&edge.args) {
             for &form in Self::forms(self.shape(param)) {

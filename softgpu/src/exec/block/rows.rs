@@ -34,8 +34,8 @@ impl Rows {
         };
         let whole = slot.threads.len() / LANES;
         self.in_row.resize(whole, true);
-        for group in (0..whole).filter(|_| looks) {
-            self.row_mut(slot, kernel, group).resume = [0; LANES];
+        if looks {
+            (0..whole).for_each(|group| self.row_mut(slot, kernel, group).resume = [0; LANES]);
         }
         slot.threads[whole * LANES..].iter_mut().for_each(|t| t.resume = 0);
     }

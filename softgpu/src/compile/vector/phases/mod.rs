@@ -17,7 +17,7 @@ use cranelift_codegen::ir::{Function, InstructionData, Opcode, Type};
 
 use super::flow::Flow;
 use super::rows::stored_field;
-use super::shape::{Cells, Shape, Shapes, UNIFORM, constant, thread_field};
+use super::shape::{Shape, Shapes, Span, UNIFORM, constant, thread_field};
 use crate::abi::{self, Block, Cut, CutKind, Thread};
 
 /// A stop after which it is known how the threads go on without a look at what each has left.
@@ -121,7 +121,6 @@ impl Phases {
         flow: &Flow,
         shapes: &Shapes,
         cuts: &[Cut],
-        cells: &Cells,
     ) -> Option<(Self, Vec<Behind>)> {
         let simple = |cut: &Cut| {
             let waits = matches!(cut.kind, CutKind::Barrier | CutKind::BarrierReduce(_) | CutKind::WarpSync);
@@ -190,20 +189,21 @@ impl Phases {
             phases.converging = 0;
         }
         phases.find_split(flow, shapes, &copies);
-        phases.find_common(shapes, cells);
+        phases.find_common(func, flow, shapes);
         Some((phases, copies))
     }
 
-    /// Finds the values of the state that one place is enough for. `cells` is what is known of them in whole blocks. Warps that go on without others
-    /// have values of their own.
-    fn find_common(&mut self, shapes: &Shapes, cells: &Cells) {
+    /// Finds the values of the state that one place is enough for. Warps that go on without others have values of their own.
+    fn find_common(&mut self, func: &Function, flow: &Flow, shapes: &Shapes) {
         if self.of_warps | self.converging != 0 {
             return;
         }
+        let Ok(whole) = Shapes::new(func, flow, shapes.state_bytes, Span::Block) else { return };
         let is_common = |&(offset, cell): &(&i32, &(Shape, Type))| {
             cell.0 == UNIFORM && shapes.cells.get(offset).is_some_and(|own| own.0 == UNIFORM)
         };
-        self.common = cells.iter().filter(is_common).map(|(&offset, &(_, ty))| (offset, ty)).collect();
+        let common = whole.cells.iter().filter(is_common);
+        self.common = common.map(|(&offset, &(_, ty))| (offset, ty)).collect();
     }
 
     /// Whether one place is enough for a value of the state.

@@ -125,7 +125,6 @@ impl Translator<'_> {
             self.copy_place(ty, &common_place(offset), &next_place(offset));
         }
         self.line(format!("br label %copy{copy}"));
-        self.noted.clear();
         self.one_copy(copy, end)?;
         for &(offset, ty) in &common {
             self.copy_place(ty, &next_place(offset), &common_place(offset));
@@ -134,7 +133,7 @@ impl Translator<'_> {
         for stop in std::mem::take(&mut self.noted) {
             let stopped = self.make(format!("load i1, ptr %stopped{copy}.{stop}"));
             self.line(format!("store i1 false, ptr %stopped{copy}.{stop}"));
-            let own = self.make(format!("select i1 {stopped}, i128 {}, i128 0", (1u128 << stop) as i128));
+            let own = self.make(format!("select i1 {stopped}, i128 {}, i128 0", bit(stop) as i128));
             stops = self.make(format!("or i128 {stops}, {own}"));
         }
         self.line(format!("store i128 {stops}, ptr %stops\nbr label %next"));
@@ -161,6 +160,36 @@ impl Translator<'_> {
             self.line(format!("store {ty} {value}, ptr {}", common_place(offset)));
         }
         self.line("store i1 true, ptr %taken");
+        Ok(())
+    }
+
+    /// Has those values at hand that all threads of the block have in one place, also behind the copy in which each group has its own.
+    fn have_common(&mut self) -> Result<(), Refusal> {
+        if self.phases()?.common.is_empty() {
+            return Ok(());
+        }
+        let taken = self.make("load i1, ptr %taken");
+        self.line(format!("br i1 {taken}, label %go.behind, label %go.take"));
+        self.begin("go.take");
+        self.line("store i64 0, ptr %warp\nbr label %go.look");
+        self.begin("go.look");
+        let warp = self.make("load i64, ptr %warp");
+        let at = self.make(format!("getelementptr i32, ptr %goes, i64 {warp}"));
+        let goes = self.make(format!("load i32, ptr {at}"));
+        let any = self.make(format!("icmp ne i32 {goes}, 0"));
+        self.line(format!("br i1 {any}, label %go.found, label %go.next"));
+        self.begin("go.next");
+        self.next_warp(&warp, "go.look", "leave");
+        self.begin("go.found");
+        self.declared.insert("declare i32 @llvm.cttz.i32(i32, i1)\n".into());
+        let lane = self.make(format!("call i32 @llvm.cttz.i32(i32 {goes}, i1 true)"));
+        let group = self.make(format!("lshr i32 {lane}, {}", LANES.trailing_zeros()));
+        let group = self.make(format!("zext i32 {group} to i64"));
+        let groups = self.make(format!("mul i64 {warp}, {}", abi::WARP / LANES));
+        let group = self.make(format!("add i64 {groups}, {group}"));
+        self.take_common(&group)?;
+        self.line("br label %go.behind");
+        self.begin("go.behind");
         Ok(())
     }
 
@@ -339,30 +368,7 @@ impl Translator<'_> {
         self.begin("some.next");
         self.next_warp(&warp, "some.each", "go");
         self.begin("go");
-        if !self.phases()?.common.is_empty() {
-            let taken = self.make("load i1, ptr %taken");
-            self.line(format!("br i1 {taken}, label %go.behind, label %go.take"));
-            self.begin("go.take");
-            self.line("store i64 0, ptr %warp\nbr label %go.look");
-            self.begin("go.look");
-            let warp = self.make("load i64, ptr %warp");
-            let at = self.make(format!("getelementptr i32, ptr %goes, i64 {warp}"));
-            let goes = self.make(format!("load i32, ptr {at}"));
-            let any = self.make(format!("icmp ne i32 {goes}, 0"));
-            self.line(format!("br i1 {any}, label %go.found, label %go.next"));
-            self.begin("go.next");
-            self.next_warp(&warp, "go.look", "leave");
-            self.begin("go.found");
-            self.declared.insert("declare i32 @llvm.cttz.i32(i32, i1)\n".into());
-            let lane = self.make(format!("call i32 @llvm.cttz.i32(i32 {goes}, i1 true)"));
-            let group = self.make(format!("lshr i32 {lane}, {}", LANES.trailing_zeros()));
-            let group = self.make(format!("zext i32 {group} to i64"));
-            let groups = self.make(format!("mul i64 {warp}, {}", abi::WARP / LANES));
-            let group = self.make(format!("add i64 {groups}, {group}"));
-            self.take_common(&group)?;
-            self.line("br label %go.behind");
-            self.begin("go.behind");
-        }
+        self.have_common()?;
         let number = self.make("load i64, ptr %chosen");
         let number = self.make(format!("trunc i64 {number} to i32"));
         self.go_on_behind(&number, "leave");
@@ -483,17 +489,16 @@ impl Translator<'_> {
             lanes = self.make(format!("or i{LANES} {before}, {lanes}"));
         }
         self.line(format!("store i{LANES} {lanes}, ptr {at}"));
-        self.note(bit(number));
+        self.note(number);
     }
 
     /// The lanes that are there stop in a way that is not known: what they leave is in their row.
     pub(in super::super) fn stop_at_once(&mut self) {
-        self.note(ELSEWHERE);
+        self.note(ELSEWHERE.trailing_zeros());
     }
 
     /// Notes that there are lanes which have stopped so. Behind the copy that is noted for all of its groups at once.
-    fn note(&mut self, stop: u128) {
-        let stop = stop.trailing_zeros();
+    fn note(&mut self, stop: u32) {
         let place = format!("%stopped{}.{stop}", self.copy);
         if self.noted.insert(stop) {
             self.places.push_str(&format!("{place} = alloca i1\nstore i1 false, ptr {place}\n"));
