@@ -130,6 +130,17 @@ pub(crate) struct MemAllocNodeParams {
     pub(crate) ptr: usize,
 }
 
+/// `CUDA_CONDITIONAL_NODE_PARAMS`; `cudaConditionalNodeParams` is its beginning.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConditionalNodeParams {
+    pub(crate) handle: u64,
+    pub(crate) kind: c_uint,
+    pub(crate) size: c_uint,
+    pub(crate) graphs: usize,
+    pub(crate) context: usize,
+}
+
 /// `cudaGraphEdgeData`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -188,6 +199,7 @@ pub(crate) mod node_type {
     pub(crate) const MEM_ALLOC: c_int = 10;
     pub(crate) const MEM_FREE: c_int = 11;
     pub(crate) const BATCH_MEM_OP: c_int = 12;
+    pub(crate) const CONDITIONAL: c_int = 13;
 }
 
 #[cfg(test)]

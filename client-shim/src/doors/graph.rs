@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use rgpu_device::Region;
 
@@ -10,16 +11,19 @@ use super::ordinal;
 use super::stream::DEFAULT_DOMAIN_MAP;
 use crate::abi::launch::{check_updatable, cluster_of, cluster_value};
 use crate::abi::types::{
-    AttributeValue, EventRef, GraphEdgeData, GraphNodeParams, GraphRef, HostNodeParams, MemAllocNodeParams,
-    MemLocation, MemPoolProps, MemsetParams, NodeRef, launch_attribute, location,
+    AttributeValue, ConditionalNodeParams, EventRef, GraphEdgeData, GraphNodeParams, GraphRef,
+    HostNodeParams, MemAllocNodeParams, MemLocation, MemPoolProps, MemsetParams, NodeRef, launch_attribute,
+    location, node_type,
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
-use crate::core::{Code, Error, Result, current};
-use crate::graph::{self, GraphAllocation, HostCall, Kernel, Op};
+use crate::core::{Code, Context, Error, Result, current};
+use crate::graph::{self, Choice, GraphAllocation, HostCall, Kernel, Op};
 
 /// `cudaMemAllocationTypePinned`.
 const PINNED: c_int = 1;
+/// `cudaGraphCondAssignDefault`.
+const ASSIGN_DEFAULT: c_uint = 1;
 
 /// What a fill node does.
 pub(crate) fn fill_node(params: &MemsetParams) -> Result<Op> {
@@ -75,6 +79,50 @@ pub(crate) fn add(
     out.set(graph::add(graph, &dependencies, op()?)?)
 }
 
+/// Whether nodes of a kind have graphs of their own.
+pub(crate) fn has_graphs(kind: c_int) -> bool {
+    matches!(kind, node_type::GRAPH | node_type::CONDITIONAL)
+}
+
+/// Adds such a node: what it does is a copy of a graph, or what new graphs will do as a condition says, which the program is told.
+pub(crate) fn add_with_graphs(
+    out: Out<NodeRef>,
+    graph: GraphRef,
+    dependencies: In<NodeRef>,
+    count: usize,
+    params: Out<GraphNodeParams>,
+) -> Result<()> {
+    out.check()?;
+    let mut given = params.get()?;
+    // SAFETY: the program says that so many are there.
+    let dependencies = unsafe { dependencies.list(count) }?;
+    if given.kind == node_type::GRAPH {
+        return out.set(graph::add_child(graph, &dependencies, payload(&given))?);
+    }
+    let mut wanted: ConditionalNodeParams = payload(&given);
+    let choice = Choice::new(wanted.kind, wanted.size)?;
+    let (node, place) = graph::add_conditional(graph, &dependencies, wanted.handle, choice, wanted.size)?;
+    wanted.graphs = place;
+    set_payload(&mut given, wanted);
+    params.set(given)?;
+    out.set(node)
+}
+
+/// `cudaGraphConditionalHandleCreate`, in a context.
+pub(crate) fn create_condition(
+    out: Out<u64>,
+    graph: GraphRef,
+    context: &Arc<Context>,
+    value: c_uint,
+    flags: c_uint,
+) -> Result<()> {
+    out.check()?;
+    if flags & !ASSIGN_DEFAULT != 0 {
+        return Err(invalid("unknown flags"));
+    }
+    out.set(current()?.create_condition(graph, context, value, flags == ASSIGN_DEFAULT)?)
+}
+
 /// What a node of some kind takes, as it lies in [`GraphNodeParams`].
 ///
 /// # Safety
@@ -90,6 +138,8 @@ unsafe impl Payload for MemsetParams {}
 unsafe impl Payload for HostNodeParams {}
 // SAFETY: numbers and addresses.
 unsafe impl Payload for MemAllocNodeParams {}
+// SAFETY: numbers and addresses.
+unsafe impl Payload for ConditionalNodeParams {}
 
 /// Reads the beginning of a node's payload.
 pub(crate) fn payload<T: Payload>(params: &GraphNodeParams) -> T {

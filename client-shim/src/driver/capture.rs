@@ -28,8 +28,9 @@ door! {
     }
     fn cuStreamEndCapture<const PT>(stream: Opaque, graph: Out<usize>) |core| {
         let stream = stream_of(core, stream, PT)?;
-        graph.set(0)?;
-        graph.set(capture::end(&stream)?)
+        graph.set_if_wanted(0);
+        graph.set_if_wanted(capture::end(&stream, !graph.is_null())?);
+        Ok(())
     }
     fn cuStreamIsCapturing<const PT>(stream: Opaque, status: Out<i32>) |core| {
         status.set(capture::info(&stream_of(core, stream, PT)?)?.status)

@@ -15,9 +15,9 @@ use crate::abi::{CStrArg, In, KernelArguments, Out};
 use crate::core::error::invalid;
 use crate::core::{Config, CopyBox, Direction};
 use crate::doors::graph::{
-    Payload, alloc_node, alloc_params, check_edges, copy_attributes, dot_print, event_of, event_op,
-    fill_node, fill_params, get_attribute, host_node, list_edges, list_edges_to, list_nodes, pairs, payload,
-    set_attribute, set_payload,
+    Payload, add_with_graphs, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
+    dot_print, event_of, event_op, fill_node, fill_params, get_attribute, has_graphs, host_node, list_edges,
+    list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
 };
 use crate::graph::{self, HostCall, Kernel, Mismatch, Op};
 
@@ -116,11 +116,8 @@ fn add(NewNode(out, graph, after, count): NewNode, op: impl FnOnce() -> Result<O
 fn add_general(core: &Core, place: NewNode, params: Out<GraphNodeParams>) -> Result<()> {
     let mut given = params.get()?;
     let NewNode(out, graph, after, count) = place;
-    if given.kind == node_type::GRAPH {
-        out.check()?;
-        // SAFETY: the program says that so many are there.
-        let after = unsafe { after.list(count) }?;
-        return out.set(graph::add_child(graph, &after, payload(&given))?);
+    if has_graphs(given.kind) {
+        return add_with_graphs(out, graph, after, count, params);
     }
     add(place, || general(core, &mut given))?;
     params.set(given)
@@ -312,6 +309,10 @@ door! {
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<BatchMemOpNodeParams>,
     ) |core| {
         add(NewNode(out, graph, after, count), || mem_op::node(core, &params.get()?))
+    }
+    fn cuGraphConditionalHandleCreate(out: Out<u64>, graph: Raw, context: usize, value: u32, flags: u32) |core| {
+        let context = if context == 0 { core.driver_context()? } else { core.context(context)? };
+        create_condition(out, graph, &context, value, flags)
     }
     fn cuGraphDestroyNode(node: Raw) |core| {
         graph::destroy_node(node)

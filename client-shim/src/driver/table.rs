@@ -163,7 +163,7 @@ entry_points! {
     cuGraphBatchMemOpNodeSetParams 11070 [mem_op::cuGraphBatchMemOpNodeSetParams];
     cuGraphChildGraphNodeGetGraph 10000 [graph::cuGraphChildGraphNodeGetGraph];
     cuGraphClone 10000 [graph::cuGraphClone];
-    cuGraphConditionalHandleCreate 12030 [unsupported];
+    cuGraphConditionalHandleCreate 12030 [graph::cuGraphConditionalHandleCreate];
     cuGraphCreate 10000 [graph::cuGraphCreate];
     cuGraphDebugDotPrint 11030 [graph::cuGraphDebugDotPrint];
     cuGraphDestroy 10000 [graph::cuGraphDestroy];

@@ -29,10 +29,10 @@ api! {
 
     /// `cudaStreamEndCapture`
     fn end<const PT> as "cudaStreamEndCapture" (stream: StreamRef, graph: Out<GraphRef>) {
-        graph.check()?;
         let (_, _, stream) = enter_stream(stream, PT)?;
         graph.set_if_wanted(0);
-        graph.set(capture::end(&stream)?)
+        graph.set_if_wanted(capture::end(&stream, !graph.is_null())?);
+        Ok(())
     }
 
     /// `cudaStreamIsCapturing`

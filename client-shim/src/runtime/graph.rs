@@ -13,9 +13,9 @@ use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Config, CopyBox, CopySide, Direction, Params, Result, current};
 use crate::doors::graph::{
-    Payload, add, alloc_node, alloc_params, check_edges, copy_attributes, dot_print, event_of, event_op,
-    fill_node, fill_params, get_attribute, host_node, list_edges, list_edges_to, list_nodes, pairs, payload,
-    set_attribute, set_payload,
+    Payload, add, add_with_graphs, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
+    dot_print, event_of, event_op, fill_node, fill_params, get_attribute, has_graphs, host_node, list_edges,
+    list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
 };
 use crate::doors::ordinal;
 use crate::graph::{self, HostCall, Kernel, Op};
@@ -109,12 +109,8 @@ fn add_general(
     params: Out<GraphNodeParams>,
 ) -> Result<()> {
     let mut given = params.get()?;
-    if given.kind == node_type::GRAPH {
-        out.check()?;
-        let child: GraphRef = payload(&given);
-        // SAFETY: the program says that so many are there.
-        let dependencies = unsafe { dependencies.list(count) }?;
-        return out.set(graph::add_child(graph, &dependencies, child)?);
+    if has_graphs(given.kind) {
+        return add_with_graphs(out, graph, dependencies, count, params);
     }
     add(out, graph, dependencies, count, || general(&mut given))?;
     params.set(given)
@@ -259,6 +255,14 @@ api! {
     ) {
         check_edges(data, count)?;
         add_general(out, graph, after, count, params)
+    }
+
+    /// `cudaGraphConditionalHandleCreate`
+    fn condition_create as "cudaGraphConditionalHandleCreate" (
+        out: Out<u64>, graph: GraphRef, value: c_uint, flags: c_uint,
+    ) {
+        let (_, context) = enter()?;
+        create_condition(out, graph, &context, value, flags)
     }
 
     /// `cudaGraphDestroyNode`

@@ -163,7 +163,7 @@ entry_points! {
     cudaGraphAddNode_v2 12000..13000 [graph::add_node];
     cudaGraphChildGraphNodeGetGraph 12000 [graph::child_get_graph];
     cudaGraphClone 12000 [graph::clone];
-    cudaGraphConditionalHandleCreate 12000 [unsupported];
+    cudaGraphConditionalHandleCreate 12000 [graph::condition_create];
     cudaGraphCreate 12000 [graph::create];
     cudaGraphDebugDotPrint 12000 [graph::debug_dot_print];
     cudaGraphDestroy 12000 [graph::destroy];

@@ -76,6 +76,7 @@ calls! {
     Memcpy2DAsync(Long, Long, Long, Long, Long, Long, Word, Long) -> Word;
     MemsetAsync(Long, Word, Long, Long) -> Word;
     Memset2DAsync(Long, Long, Word, Long, Long, Long) -> Word;
+    GraphSetConditional(Long, Word) -> Word;
 }
 
 impl DeviceCall {

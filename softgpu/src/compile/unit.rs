@@ -263,7 +263,8 @@ impl Unit {
         &self.ops[instruction.form.0 as usize]
     }
 
-    /// Every call has to lead somewhere.
+    /// Every call has to lead somewhere. Of CUDA's device runtime some functions are missing here: that is the business of the kernels alone that
+    /// call them.
     fn check_calls(&self) -> Result<(), Error> {
         for function in &self.module.functions {
             for instruction in Self::instructions(function) {
@@ -275,7 +276,9 @@ impl Unit {
                 };
                 let id = self.resolve(*id);
                 let callee = &self.module.functions[id.0 as usize];
-                if callee.is_declaration && self.builtin(id).is_none() {
+                let name = &callee.name;
+                let of_runtime = name.starts_with("cuda") || name.starts_with("__cudaCDP2");
+                if callee.is_declaration && self.builtin(id).is_none() && !of_runtime {
                     return Err(refuse(
                         instruction.line,
                         format!("Unresolved extern function '{}'", callee.name),

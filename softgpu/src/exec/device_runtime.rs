@@ -413,6 +413,8 @@ impl Caller<'_> {
             DeviceCall::Memcpy2DAsync => self.copy((a[0], a[1]), (a[2], a[3]), (a[4], a[5]), word(6), a[7]),
             DeviceCall::MemsetAsync => self.fill((a[0], a[2]), word(1), (a[2], 1), a[3]),
             DeviceCall::Memset2DAsync => self.fill((a[0], a[1]), word(2), (a[3], a[4]), a[5]),
+            // A condition's handle is where it lies. Programs are told nothing of how that went.
+            DeviceCall::GraphSetConditional => self.write_word(a[0], word(1)),
         };
         u64::from(errors.note(outcome.err().unwrap_or(status::SUCCESS)))
     }

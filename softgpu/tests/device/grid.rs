@@ -1,6 +1,6 @@
 //! The barrier of a grid, as programs link it that have it from CUDA's device runtime.
 
-use rgpu_device::{Device, Launch};
+use rgpu_device::{Code, Device, Launch};
 
 use super::{LEGACY, Rig};
 
@@ -66,4 +66,52 @@ fn blocks_of_a_cooperative_grid_wait_for_one_another() {
     // Nobody can wait where blocks do not run together.
     rig.gpu.launch(Launch { cooperative: false, ..launch }).unwrap();
     assert_eq!(rig.read(rig.memory + 1024, 6), [4000; 6]);
+}
+
+/// A kernel that launches a graph, which no kernel can here, and one that does not; between them a function that nobody has.
+const MISSING: &str = ".version 8.0\n.target sm_80\n.address_size 64\n
+    .extern .func (.param .b32 r) cudaGraphLaunch (.param .b64 graph, .param .b64 stream);
+    .visible .entry launches(.param .u64 memory)
+    {
+        .param .b32 r; .param .b64 graph; .param .b64 stream; .reg .b64 %rd<2>;
+        ld.param.u64 %rd1, [memory];
+        st.param.b64 [graph], %rd1; st.param.b64 [stream], %rd1;
+        call (r), cudaGraphLaunch, (graph, stream);
+        ret;
+    }
+    .visible .entry stores(.param .u64 memory)
+    {
+        .reg .b64 %rd<2>;
+        ld.param.u64 %rd1, [memory];
+        st.global.u32 [%rd1], 7;
+        ret;
+    }\0";
+
+#[test]
+fn a_missing_function_of_the_device_runtime_costs_a_module_only_the_kernels_that_call_it() {
+    let rig = Rig::new();
+    rig.gpu.module_load(0, MODULE, MISSING.as_bytes(), &[]).unwrap();
+    let params = rig.memory.to_le_bytes();
+    let launch = |function| {
+        rig.gpu.launch(Launch {
+            stream: LEGACY,
+            module: MODULE,
+            function,
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            cooperative: false,
+            cluster: [0; 3],
+            params: &params,
+        })
+    };
+    launch(1).unwrap();
+    rig.sync().unwrap();
+    let error = launch(0).and_then(|()| rig.sync()).unwrap_err();
+    assert_eq!(error.code, Code::InvalidPtx, "{error}");
+    assert!(error.message.contains("'cudaGraphLaunch'"), "{error}");
+    // A function of the program's own that is nowhere is an error of the whole module.
+    let text = MISSING.replace("cudaGraphLaunch", "nowhere");
+    let error = rig.gpu.module_load(0, MODULE + 1, text.as_bytes(), &[]).unwrap_err();
+    assert_eq!(error.code, Code::InvalidPtx, "{error}");
 }

@@ -1,23 +1,27 @@
 //! Graphs: launching them, and what needs memory or other owners to make a node.
 //!
 //! A graph is executed as its nodes one after another, in an order that honours the edges, on the stream it
-//! is launched in: every node becomes an ordinary call. So launching one needs no round trip.
+//! is launched in: every node becomes an ordinary call. So launching one needs no round trip, but for conditional nodes: each look
+//! at a condition is one, and the launch returns when the last of them has been made.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rgpu_device::MemOp;
 
 use crate::core::context::Context;
-use crate::core::error::Result;
-use crate::core::graph::exec::Exec;
+use crate::core::error::{Result, not_implemented};
+use crate::core::graph::condition::{Choice, Condition, Conditional};
+use crate::core::graph::exec::{Exec, Step};
 use crate::core::graph::op::{GraphAllocation, Op};
 use crate::core::mem_op;
 use crate::core::memory::map::PointerKind;
 use crate::core::params::Params;
 use crate::core::process::Core;
+use crate::core::registry::Raw;
 use crate::core::stream::Stream;
-use crate::core::transfer::{Direction, Wait};
+use crate::core::transfer::{CopyBox, CopySide, Direction, Wait};
 
 /// The tags of the driver's `extra` array.
 const BUFFER_POINTER: usize = 1;
@@ -31,6 +35,25 @@ impl GraphAllocation {
 }
 
 impl Core {
+    /// `cudaGraphConditionalHandleCreate`: the handle.
+    pub(crate) fn create_condition(
+        &self,
+        graph: Raw,
+        context: &Arc<Context>,
+        value: u32,
+        each_time: bool,
+    ) -> Result<u64> {
+        if self.devices.info(context.ordinal)?.accepts_cubin {
+            // Its kernels set what the driver made, and not a word of ours.
+            return Err(not_implemented("a conditional node on a GPU"));
+        }
+        self.graphs.check(graph)?;
+        let word = self.graph_allocations.allocate(context, Condition::BYTES)?;
+        let handle = word.addr;
+        self.graphs.add_condition(graph, Arc::new(Condition::new(word, value, each_time)))?;
+        Ok(handle)
+    }
+
     /// An allocation in stream order: in a captured stream the graph makes it. `None` where it is to be made.
     pub(super) fn capture_allocation(
         &self,
@@ -55,17 +78,93 @@ impl Exec {
     /// Puts everything on a stream.
     pub(crate) fn launch(&self, core: &Core, stream: &Stream) -> Result<()> {
         let steps = self.steps();
-        // Host memory that the graph itself may have changed must not be read before that is done.
-        let mut host_changes = false;
-        for step in steps.iter().filter(|s| s.enabled) {
-            if host_changes && reads_host(core, &step.op) && !core.captures.is_capturing(stream) {
-                core.stream_synchronize(stream)?;
-                host_changes = false;
+        let conditions = || steps.iter().filter_map(Step::conditional).map(|work| &work.condition);
+        if conditions().next().is_some() && core.captures.is_capturing(stream) {
+            core.captures.refuse(stream)?;
+        }
+        for condition in conditions() {
+            if let Some(value) = condition.at_launch() {
+                core.fill(stream, condition.region(), value, Condition::BYTES as u32, Wait::Async)?;
             }
-            step.op.run(core, stream)?;
-            host_changes |= changes_host(core, &step.op);
+        }
+        Run { core, stream, steps: &steps, host_changes: false }.all(0..steps.len())
+    }
+}
+
+impl Step {
+    /// What a conditional node does.
+    fn conditional(&self) -> Option<&Conditional> {
+        match &self.op {
+            Op::Conditional(work) => Some(work),
+            _ => None,
+        }
+    }
+}
+
+/// A graph that is being put on a stream.
+struct Run<'a> {
+    core: &'a Core,
+    stream: &'a Stream,
+    steps: &'a [Step],
+    /// Whether the graph itself may have changed host memory, which must not be read before that is done.
+    host_changes: bool,
+}
+
+impl Run<'_> {
+    /// Puts some of its steps on the stream, with what they choose to do.
+    fn all(&mut self, range: Range<usize>) -> Result<()> {
+        let mut next = range.start;
+        while next < range.end {
+            let step = &self.steps[next];
+            next = step.branches.last().map_or(next + 1, |last| last.end);
+            if step.enabled {
+                match step.conditional() {
+                    Some(work) => self.choose(work, &step.branches)?,
+                    None => self.one(&step.op)?,
+                }
+            }
         }
         Ok(())
+    }
+
+    fn one(&mut self, op: &Op) -> Result<()> {
+        let Self { core, stream, .. } = *self;
+        if self.host_changes && reads_host(core, op) && !core.captures.is_capturing(stream) {
+            core.stream_synchronize(stream)?;
+            self.host_changes = false;
+        }
+        op.run(core, stream)?;
+        self.host_changes |= changes_host(core, op);
+        Ok(())
+    }
+
+    /// Does what a condition says, when it is known.
+    fn choose(&mut self, work: &Conditional, branches: &[Range<usize>]) -> Result<()> {
+        loop {
+            let value = self.value(&work.condition)?;
+            let branch = work.choice.graph(value).and_then(|number| branches.get(number));
+            let Some(branch) = branch else { return Ok(()) };
+            self.all(branch.clone())?;
+            if work.choice != Choice::While {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a condition is, when all is done that has been put on the stream.
+    fn value(&mut self, condition: &Condition) -> Result<u32> {
+        let mut value = 0;
+        let side = |addr| CopySide { addr, row_pitch: Condition::BYTES, slice_pitch: 0 };
+        let what = CopyBox {
+            dst: side(&raw mut value as u64),
+            src: side(condition.word.addr),
+            width: Condition::BYTES,
+            height: 1,
+            depth: 1,
+        };
+        self.core.copy_box(self.stream, &what, Direction::DeviceToHost, Wait::Sync)?;
+        self.host_changes = false;
+        Ok(value)
     }
 }
 
@@ -97,8 +196,8 @@ impl Op {
             Self::MemOps(ops) => core.mem_ops(stream, ops),
             Self::Record(event) => core.event_record(event, stream),
             Self::Wait(event) => core.stream_wait_event(stream, event),
-            // The memory is there as long as the node is; children were flattened.
-            Self::Empty | Self::Alloc(_) | Self::Free(_) | Self::Child(_) => Ok(()),
+            // The memory is there as long as the node is; children and what is done on conditions have steps of their own.
+            Self::Empty | Self::Alloc(_) | Self::Free(_) | Self::Child(_) | Self::Conditional(_) => Ok(()),
         }
     }
 }

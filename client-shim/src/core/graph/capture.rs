@@ -28,9 +28,9 @@ pub(crate) fn begin(stream: impl Into<Lane>, mode: Mode, into: Option<(Raw, Vec<
     current()?.captures.begin(stream, mode, into)
 }
 
-/// `cudaStreamEndCapture`: the graph.
-pub(crate) fn end(stream: impl Into<Lane>) -> Result<Raw> {
-    current()?.captures.end(stream)
+/// `cudaStreamEndCapture`: the graph. It has to be `wanted`, but where it is the program's own.
+pub(crate) fn end(stream: impl Into<Lane>, wanted: bool) -> Result<Raw> {
+    current()?.captures.end(stream, wanted)
 }
 
 /// What a stream takes part in.

@@ -350,8 +350,8 @@ impl Captures {
         begun
     }
 
-    /// `cudaStreamEndCapture`: the graph.
-    pub(crate) fn end(&self, stream: impl Into<Lane>) -> Result<Raw> {
+    /// `cudaStreamEndCapture`: the graph. It has to be `wanted`, but where it is the program's own.
+    pub(crate) fn end(&self, stream: impl Into<Lane>, wanted: bool) -> Result<Raw> {
         let stream = stream.into();
         let (capture, frontiers) = self.with(|state| {
             let Some(captured) = state.streams.get(&stream.handle) else {
@@ -359,6 +359,9 @@ impl Captures {
             };
             let id = captured.capture;
             let capture = state.captures.get(&id).ok_or(Code::StreamCaptureInvalidated)?;
+            if !wanted && !capture.given {
+                return Err(invalid("there is no place for the captured graph"));
+            }
             if capture.origin != stream.handle {
                 state.break_capture(id);
                 return Err(Code::StreamCaptureUnmatched.into());
@@ -480,7 +483,9 @@ mod tests {
         assert_eq!(captures.info(legacy).unwrap_err().code, Code::StreamCaptureImplicit);
         captures.divert(a, || Ok(Op::Empty)).unwrap().unwrap();
         assert!(captures.divert(c, || Ok(Op::Empty)).is_none());
-        let graph = captures.end(a).unwrap();
+        // A graph that the program has no place for stays in the making.
+        assert_eq!(captures.end(a, false).unwrap_err().code, Code::InvalidValue);
+        let graph = captures.end(a, true).unwrap();
         assert_eq!((graphs.nodes(graph).unwrap().len(), graphs.edges(graph).unwrap().len()), (4, 4));
         assert_eq!((captures.info(b), captures.info(legacy)), (Ok(Info::default()), Ok(Info::default())));
 
@@ -489,7 +494,7 @@ mod tests {
         captures.record(fork, a).unwrap().unwrap();
         captures.wait(b, fork).unwrap().unwrap();
         captures.divert(b, || Ok(Op::Empty)).unwrap().unwrap();
-        assert_eq!(captures.end(a).unwrap_err().code, Code::StreamCaptureUnjoined);
+        assert_eq!(captures.end(a, true).unwrap_err().code, Code::StreamCaptureUnjoined);
 
         // A stream that was drawn in may go before the end, but not with work that does not come back.
         for joins in [true, false] {
@@ -503,7 +508,7 @@ mod tests {
                 captures.wait(a, join).unwrap().unwrap();
             }
             captures.divert(a, || Ok(Op::Empty)).unwrap().unwrap();
-            match captures.end(a) {
+            match captures.end(a, true) {
                 Ok(graph) => assert_eq!((joins, graphs.nodes(graph).unwrap().len()), (true, 2)),
                 Err(error) => assert_eq!((joins, error.code), (false, Code::StreamCaptureUnjoined)),
             }
@@ -527,16 +532,16 @@ mod tests {
             captures.divert(a, || Ok(Op::Empty)).unwrap().unwrap_err().code,
             Code::StreamCaptureInvalidated
         );
-        assert_eq!(captures.end(a).unwrap_err().code, Code::StreamCaptureInvalidated);
+        assert_eq!(captures.end(a, true).unwrap_err().code, Code::StreamCaptureInvalidated);
         captures.begin(a, Mode::Relaxed, None).unwrap();
         assert_eq!(captures.refuse(a).unwrap_err().code, Code::StreamCaptureUnsupported);
-        assert_eq!(captures.end(a).unwrap_err().code, Code::StreamCaptureInvalidated);
+        assert_eq!(captures.end(a, true).unwrap_err().code, Code::StreamCaptureInvalidated);
 
         // An event from outside.
         captures.begin(a, Mode::Relaxed, None).unwrap();
         assert_eq!(captures.wait(a, fork).unwrap().unwrap_err().code, Code::StreamCaptureIsolation);
-        assert_eq!(captures.end(b).unwrap_err().code, Code::IllegalState);
-        assert!(captures.end(a).is_err());
+        assert_eq!(captures.end(b, true).unwrap_err().code, Code::IllegalState);
+        assert!(captures.end(a, true).is_err());
         assert!(!captures.is_any());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::condition::Choice;
 use super::op::Op;
 use crate::core::error::{Result, invalid};
 use crate::core::registry::Raw;
@@ -16,6 +17,8 @@ pub(crate) struct Step {
     pub node: Raw,
     /// The work: never a child graph, whose steps are listed instead.
     pub op: Op,
+    /// Of a conditional node: the steps of its graphs, which follow this one.
+    pub branches: Vec<Range<usize>>,
     /// Whether it is done at all.
     pub enabled: bool,
 }
@@ -29,6 +32,8 @@ pub(crate) struct Shape {
     pub edges: Vec<(usize, usize)>,
     /// By the numbers of their nodes, in ascending order.
     pub children: Vec<(usize, Shape)>,
+    /// Likewise of the graphs that are done on conditions, and how they are chosen.
+    pub conditional: Vec<(usize, Choice, Vec<Shape>)>,
 }
 
 /// A child graph, at whatever depth, within the steps of an executable graph.

@@ -7,12 +7,14 @@
 
 pub(crate) mod capture;
 pub(crate) mod captures;
+pub(crate) mod condition;
 pub(crate) mod exec;
 pub(crate) mod op;
 pub(crate) mod store;
 
 use std::sync::Arc;
 
+pub(crate) use condition::Choice;
 pub(crate) use exec::{Exec, Mismatch};
 pub(crate) use op::{GraphAllocation, HostCall, Kernel, Op};
 
@@ -41,6 +43,8 @@ of_the_core! {
     fn add(graph: Raw, dependencies: &[Raw], op: Op) -> Raw;
     /// `cudaGraphAddChildGraphNode`: the child is copied.
     fn add_child(graph: Raw, dependencies: &[Raw], child: Raw) -> Raw;
+    /// Adds a node that does what so many new graphs do, as the condition of a handle says: its handle, and where the graphs' are.
+    fn add_conditional(graph: Raw, dependencies: &[Raw], handle: u64, choice: Choice, graphs: u32) -> (Raw, usize);
     /// `cudaGraphDestroyNode`: the node's edges go with it.
     fn destroy_node(node: Raw) -> ();
     /// What a node does.

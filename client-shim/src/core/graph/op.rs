@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rgpu_device::Region;
 
+use super::condition::Conditional;
 use crate::abi::types::AttributeValue;
 use crate::core::context::Context;
 use crate::core::error::{Result, invalid};
@@ -45,6 +46,8 @@ pub(crate) enum NodeKind {
     MemFree = 11,
     /// Writes words of memory, or waits for them.
     BatchMemOp = 12,
+    /// Does what graphs do, as a condition says.
+    Conditional = 13,
 }
 
 /// A function of the program's with its argument.
@@ -249,9 +252,20 @@ pub(crate) enum Op {
     Free(u64),
     /// A child graph, by its handle.
     Child(Raw),
+    /// What graphs do, as a condition says.
+    Conditional(Arc<Conditional>),
 }
 
 impl Op {
+    /// The graphs that belong to the node.
+    pub(crate) fn graphs(&self) -> &[Raw] {
+        match self {
+            Self::Child(child) => std::slice::from_ref(child),
+            Self::Conditional(conditional) => &conditional.graphs,
+            _ => &[],
+        }
+    }
+
     /// The same work; of a kernel, with the attributes of the kernel that was there before.
     pub(crate) fn with_attributes_of(mut self, before: &Self) -> Self {
         if let (Self::Kernel(kernel), Self::Kernel(before)) = (&mut self, before) {
@@ -275,6 +289,7 @@ impl Op {
             Self::Alloc(_) => NodeKind::MemAlloc,
             Self::Free(_) => NodeKind::MemFree,
             Self::Child(_) => NodeKind::Graph,
+            Self::Conditional(_) => NodeKind::Conditional,
         }
     }
 }

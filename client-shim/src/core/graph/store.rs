@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::condition::{Choice, Condition, Conditional, check_inside};
 use super::exec::{Exec, Mismatch, Part, Plan, Shape, Step};
 use super::op::{HostCall, Kernel, Op, ShownArguments};
 use crate::core::error::{Code, Error, Result, invalid};
@@ -46,8 +47,10 @@ struct Graph {
     edges: Vec<(Raw, Raw)>,
     /// For a clone: which of its nodes stands for which of the original's.
     origin: NumberMap<Raw, Raw>,
-    /// Whether it is a child graph, which belongs to its node.
+    /// Whether it belongs to a node: a child graph, or what is done on a condition.
     is_child: bool,
+    /// The conditions that the program has made for its nodes.
+    conditions: Vec<Arc<Condition>>,
     /// User objects that it keeps alive, and how many references of each.
     objects: NumberMap<Raw, u32>,
 }
@@ -65,6 +68,20 @@ struct Tables {
 struct UserObject {
     references: u64,
     destroy: HostCall,
+}
+
+/// What has been taken out of the tables.
+#[derive(Default)]
+struct Removed {
+    ops: Vec<Op>,
+    conditions: Vec<Arc<Condition>>,
+}
+
+impl Removed {
+    fn add(&mut self, other: Self) {
+        self.ops.extend(other.ops);
+        self.conditions.extend(other.conditions);
+    }
 }
 
 fn no_graph(raw: Raw) -> Error {
@@ -102,21 +119,46 @@ impl Tables {
     }
 
     /// Removes a graph with everything in it; what was in it is returned, to be dropped without the lock.
-    fn remove_graph(&mut self, raw: Raw) -> Vec<Op> {
-        let Some(graph) = self.graphs.remove(&raw) else { return Vec::new() };
-        let mut ops = Vec::new();
+    fn remove_graph(&mut self, raw: Raw) -> Removed {
+        let mut removed = Removed::default();
+        let Some(graph) = self.graphs.remove(&raw) else { return removed };
+        removed.conditions = graph.conditions;
         for node in graph.nodes {
-            if let Some(node) = self.nodes.remove(&node) {
-                if let Op::Child(child) = node.op {
-                    ops.extend(self.remove_graph(child));
-                }
-                ops.push(node.op);
+            removed.add(self.remove_node(node));
+        }
+        removed
+    }
+
+    /// Removes a node with the graphs that belong to it.
+    fn remove_node(&mut self, raw: Raw) -> Removed {
+        let mut removed = Removed::default();
+        let Some(node) = self.nodes.remove(&raw) else { return removed };
+        for &graph in node.op.graphs() {
+            removed.add(self.remove_graph(graph));
+        }
+        removed.ops.push(node.op);
+        removed
+    }
+
+    /// Whether there are conditional nodes in a graph or its child graphs.
+    fn has_conditional(&mut self, raw: Raw) -> Result<bool> {
+        for node in self.graph(raw)?.nodes.clone() {
+            let found = match self.node(node)?.op {
+                Op::Conditional(_) => true,
+                Op::Child(child) => self.has_conditional(child)?,
+                _ => false,
+            };
+            if found {
+                return Ok(true);
             }
         }
-        ops
+        Ok(false)
     }
 
     fn clone_graph(&mut self, raw: Raw, is_child: bool) -> Result<Raw> {
+        if self.has_conditional(raw)? {
+            return Err(Error::new(Code::NotSupported, "graphs with conditional nodes cannot be cloned"));
+        }
         let source = self.graph(raw)?;
         let (nodes, edges) = (source.nodes.clone(), source.edges.clone());
         let copy = fresh();
@@ -133,7 +175,7 @@ impl Tables {
             self.nodes.insert(raw, Node::new(copy, op));
         }
         let edges = edges.iter().map(|(from, to)| (origin[from], origin[to])).collect();
-        let graph = Graph { nodes: copies, edges, origin, is_child, objects: NumberMap::default() };
+        let graph = Graph { nodes: copies, edges, origin, is_child, ..Graph::default() };
         self.graphs.insert(copy, graph);
         Ok(copy)
     }
@@ -166,32 +208,49 @@ impl Tables {
     /// What the graph does, child graphs included.
     fn plan(&mut self, raw: Raw) -> Result<Plan> {
         let mut plan = Plan::default();
-        plan.shape = self.flatten(raw, &mut plan)?;
+        plan.shape = self.flatten(raw, &mut plan, false)?;
         Ok(plan)
     }
 
-    /// Appends what the graph does; its shape.
-    fn flatten(&mut self, raw: Raw, plan: &mut Plan) -> Result<Shape> {
+    /// Appends what the graph does; its shape. Less is allowed in what is done on a condition (`inside`).
+    fn flatten(&mut self, raw: Raw, plan: &mut Plan, inside: bool) -> Result<Shape> {
         let order = self.order(raw)?;
         let graph = self.graph(raw)?;
         let numbers: HashMap<Raw, usize> =
             graph.nodes.iter().enumerate().map(|(n, node)| (*node, n)).collect();
         let mut edges: Vec<_> = graph.edges.iter().map(|(from, to)| (numbers[from], numbers[to])).collect();
         edges.sort_unstable();
-        let mut children = Vec::new();
+        let (mut children, mut conditional) = (Vec::new(), Vec::new());
         for node in order {
-            match self.node(node)?.op.clone() {
+            let op = self.node(node)?.op.clone();
+            if inside {
+                check_inside(op.kind())?;
+            }
+            let place = plan.steps.len();
+            match op {
                 Op::Child(child) => {
-                    let first = plan.steps.len();
-                    let shape = self.flatten(child, plan)?;
-                    plan.parts.push(Part { node, steps: first..plan.steps.len(), shape: shape.clone() });
+                    let shape = self.flatten(child, plan, inside)?;
+                    plan.parts.push(Part { node, steps: place..plan.steps.len(), shape: shape.clone() });
                     children.push((numbers[&node], shape));
                 }
-                op => plan.steps.push(Step { node, op, enabled: true }),
+                Op::Conditional(work) => {
+                    let (mut branches, mut shapes) = (Vec::new(), Vec::new());
+                    let op = Op::Conditional(work.clone());
+                    plan.steps.push(Step { node, op, branches: Vec::new(), enabled: true });
+                    for &graph in &work.graphs {
+                        let first = plan.steps.len();
+                        shapes.push(self.flatten(graph, plan, true)?);
+                        branches.push(first..plan.steps.len());
+                    }
+                    plan.steps[place].branches = branches;
+                    conditional.push((numbers[&node], work.choice, shapes));
+                }
+                op => plan.steps.push(Step { node, op, branches: Vec::new(), enabled: true }),
             }
         }
         children.sort_unstable_by_key(|child| child.0);
-        Ok(Shape { nodes: numbers.len(), edges, children })
+        conditional.sort_unstable_by_key(|node| node.0);
+        Ok(Shape { nodes: numbers.len(), edges, children, conditional })
     }
 
     /// Whether `to` is `from` or comes after it.
@@ -234,7 +293,7 @@ impl GraphStore {
 
     /// `cudaGraphDestroy`
     pub(crate) fn destroy(&self, graph: Raw) -> Result<()> {
-        let (ops, objects) = self.with(|tables| {
+        let (removed, objects) = self.with(|tables| {
             let found = tables.graph(graph)?;
             if found.is_child {
                 return Err(invalid("a child graph belongs to its node"));
@@ -242,7 +301,7 @@ impl GraphStore {
             let objects = std::mem::take(&mut found.objects);
             Ok((tables.remove_graph(graph), objects))
         })?;
-        drop(ops);
+        drop(removed);
         for (object, count) in objects {
             self.object_release(object, count)?;
         }
@@ -285,21 +344,48 @@ impl GraphStore {
         })
     }
 
+    /// `cudaGraphConditionalHandleCreate`: the graph keeps the condition.
+    pub(crate) fn add_condition(&self, graph: Raw, condition: Arc<Condition>) -> Result<()> {
+        self.with(|tables| {
+            tables.graph(graph)?.conditions.push(condition);
+            Ok(())
+        })
+    }
+
+    /// Adds a node that does what so many new graphs do, as the condition of a handle says: its handle, and where the graphs' are.
+    pub(crate) fn add_conditional(
+        &self,
+        graph: Raw,
+        dependencies: &[Raw],
+        handle: u64,
+        choice: Choice,
+        graphs: u32,
+    ) -> Result<(Raw, usize)> {
+        self.with(|tables| {
+            let conditions = &tables.graph(graph)?.conditions;
+            let condition = conditions.iter().find(|condition| condition.word.addr == handle).cloned();
+            let condition = condition
+                .ok_or_else(|| invalid(format!("{handle:#x} is no handle of the graph's conditions")))?;
+            let graphs = (0..graphs).map(|_| fresh()).collect();
+            let work = Arc::new(Conditional { condition, choice, graphs });
+            let node = tables.add_node(graph, dependencies, Op::Conditional(work.clone()))?;
+            for &graph in &work.graphs {
+                tables.graphs.insert(graph, Graph { is_child: true, ..Graph::default() });
+            }
+            // The node keeps the list where it is.
+            Ok((node, work.graphs.as_ptr() as usize))
+        })
+    }
+
     /// `cudaGraphDestroyNode`: the node's edges go with it.
     pub(crate) fn destroy_node(&self, node: Raw) -> Result<()> {
-        let ops = self.with(|tables| {
+        let removed = self.with(|tables| {
             let graph = tables.graph_of(node)?;
             graph.nodes.retain(|n| *n != node);
             graph.edges.retain(|e| e.0 != node && e.1 != node);
-            let op = tables.nodes.remove(&node).map(|n| n.op);
-            let mut ops = Vec::new();
-            if let Some(Op::Child(child)) = op {
-                ops = tables.remove_graph(child);
-            }
-            ops.extend(op);
-            Ok::<_, Error>(ops)
+            Ok::<_, Error>(tables.remove_node(node))
         })?;
-        drop(ops);
+        drop(removed);
         Ok(())
     }
 

@@ -231,6 +231,10 @@ impl<'a> Emitter<'a, '_> {
                     return self.call_builtin(builtin, returns, arguments);
                 }
                 let callee = &self.cx.unit.module.functions[id.0 as usize];
+                if callee.is_declaration {
+                    let why = format!("A software GPU's device runtime has no function '{}'", callee.name);
+                    return Err(self.refuse(&why));
+                }
                 let signature = signature_of(CallConv::Fast, &callee.params, &callee.returns);
                 let function = self.import.function(&mut self.b, id, signature);
                 let args = self.call_arguments(&callee.params, &callee.returns, returns, arguments)?;
