@@ -263,3 +263,19 @@ KERNEL raised(int* data, int rounds) {
     }
     data[blockIdx.x * 32 + t] = count;
 }
+
+// All lanes of a warp read its first element, and then each writes one to which data lead, in each round.
+KERNEL led(int* data, int rounds) {
+    __shared__ int s[128];
+    int t = threadIdx.x, lane = t & 31, i = blockIdx.x * blockDim.x + t, sum = 0;
+    volatile int* own = s + (t >> 5) * 32;
+    int place = ((data[i] % 32) + 32) % 32;
+    for (int round = 0; round < rounds; round++) {
+        own[lane] = 7;
+        if (lane == 0) own[0] = 100 + round;
+        int first = own[0];
+        ((int*)own)[place] = 5;
+        sum += first;
+    }
+    data[i] = sum;
+}

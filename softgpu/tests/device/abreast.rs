@@ -142,6 +142,16 @@ fn all_lanes_have_looked_at_a_number_before_one_raises_it() {
 }
 
 #[test]
+fn all_lanes_of_a_warp_have_read_its_element_before_one_writes_there() {
+    let warps = Warps::new();
+    let data = numbers(128);
+    for block in [32, 64, 128] {
+        let sum = (0..5).map(|round| 100 + round).sum();
+        assert_eq!(warps.run("led", &data, block, 128, &[], 5), vec![sum; 128], "{block}");
+    }
+}
+
+#[test]
 fn neighbours_change_places_until_all_are_in_order() {
     let warps = Warps::new();
     for (block, threads) in [(32, 32), (64, 128)] {

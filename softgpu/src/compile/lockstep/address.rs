@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use super::super::flow::{Access, visit};
-use super::super::op::{IntOp, IntTernary, MemoryTarget, Op};
+use super::super::op::{IntOp, IntTernary, IntUnary, MemoryTarget, Op};
 use super::super::vars::Vars;
 use crate::abi::ShuffleMode;
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Special, Statement, Symbol};
@@ -243,12 +243,15 @@ impl<'a> Addresses<'a> {
 
     /// Finds the registers that differ among lanes, and among turns of a loop.
     fn spread(&mut self, vars: &Vars) -> Option<()> {
+        // Registers whose values do not go up with the lanes from a multiple of a warp's.
+        let mut moved = vec![false; self.by_lane.len()];
         for _ in 0..PASSES {
             let mut changed = false;
             for (_, instruction) in instructions(self.function) {
                 let op = &self.ops[instruction.form.0 as usize];
                 let (mut lane, mut varying) = (names_lane(&instruction.operands), false);
                 let mut thread = names_thread(&instruction.operands);
+                let mut moves = self.moves_lanes(instruction, op);
                 let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
                     || matches!(op, Op::Atom { .. } | Op::Call);
                 visit(instruction, op, vars, &mut |register, access| {
@@ -256,6 +259,7 @@ impl<'a> Addresses<'a> {
                         lane |= self.by_lane[register as usize];
                         thread |= self.by_thread[register as usize];
                         varying |= self.varying[register as usize];
+                        moves |= moved[register as usize];
                         data |= self.of_data[register as usize];
                     }
                 });
@@ -272,18 +276,28 @@ impl<'a> Addresses<'a> {
                             other => names_lane(std::slice::from_ref(other)),
                         })
                     }
-                    Op::Int { op: IntOp::Shr, .. } => lane && !matches!(int(instruction, 2), Some(5..)),
-                    Op::Int { op: IntOp::And, .. } => lane && !int(instruction, 2).is_some_and(is_high_mask),
+                    Op::Int { op: IntOp::Shr, .. } => {
+                        lane && (moves || !matches!(int(instruction, 2), Some(5..)))
+                    }
+                    Op::Int { op: IntOp::And, .. } => {
+                        lane && (moves || !int(instruction, 2).is_some_and(is_high_mask))
+                    }
                     _ => lane,
                 };
                 if !(lane || thread || varying || data) {
                     continue;
                 }
+                moves &= lane;
                 visit(instruction, op, vars, &mut |register, access| {
                     if access == Access::Define {
-                        let facts =
-                            [&mut self.by_lane, &mut self.by_thread, &mut self.varying, &mut self.of_data];
-                        for (fact, now) in facts.into_iter().zip([lane, thread, varying, data]) {
+                        let facts = [
+                            &mut self.by_lane,
+                            &mut self.by_thread,
+                            &mut self.varying,
+                            &mut self.of_data,
+                            &mut moved,
+                        ];
+                        for (fact, now) in facts.into_iter().zip([lane, thread, varying, data, moves]) {
                             changed |= now && !fact[register as usize];
                             fact[register as usize] |= now;
                         }
@@ -295,6 +309,23 @@ impl<'a> Addresses<'a> {
             }
         }
         None
+    }
+
+    /// Whether an operation turns the order of lanes, or moves them by what is no multiple of a warp: then a part of a warp may be found
+    /// in its result's higher bits.
+    fn moves_lanes(&self, instruction: &Instruction, op: &Op) -> bool {
+        let by_lane = |index: usize| match instruction.operands.get(index) {
+            Some(Operand::Reg(register)) => self.by_lane[register.0 as usize],
+            Some(other) => names_lane(std::slice::from_ref(other)),
+            None => false,
+        };
+        let odd = |index: usize| int(instruction, index).is_some_and(|by| !is_high_mask(by));
+        match op {
+            Op::Int { op: IntOp::Add, .. } => odd(2),
+            Op::Int { op: IntOp::Sub, .. } => by_lane(2) || odd(2),
+            Op::IntUnary { op: IntUnary::Not | IntUnary::Neg, .. } => by_lane(1),
+            _ => false,
+        }
     }
 
     fn term(&mut self, key: Key, term: Term) -> u32 {

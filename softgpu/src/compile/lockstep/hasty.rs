@@ -1,7 +1,8 @@
 //! Finds threads that may write a variable of the block before others have read what was there.
 //!
 //! All threads read a variable, and one of them, or one of each warp, writes it anew with no barrier between. On a device
-//! that thread does much else before, such as another reduction of its warp; here it may be the first to run.
+//! that thread does much else before, such as another reduction of its warp; here it may be the first to run. The same goes for a place of
+//! which each warp has one, and that all lanes of the warp read.
 
 use super::super::flow::Flow;
 use super::super::op::Op;
@@ -14,7 +15,7 @@ use rgpu_image::ptx::ast::{AddressBase, Function, Guard, Instruction, Operand, S
 /// More variables than this are not told apart; what is read of others does not count.
 const PLACES: usize = 64;
 
-/// What is read by threads that all name one address.
+/// What is read by threads that all name one address, or all of each warp.
 #[derive(PartialEq)]
 enum Place {
     /// A variable and an offset in it, as the text names them.
@@ -31,19 +32,21 @@ struct Found<'a> {
     named: Option<(Symbol, i64)>,
     /// None without [`Addresses`].
     address: Option<Linear>,
-    /// Whether threads name different addresses.
+    /// Whether threads name different addresses;
     differs: bool,
+    /// also those of one warp.
+    by_lane: bool,
     /// On how many conditions that may divide a block it depends.
     conditions: u32,
     bytes: i64,
 }
 
 impl Found<'_> {
-    /// The place that all threads name.
+    /// The place that all threads name, or all of each warp.
     fn place(&self) -> Option<Place> {
         match (self.named, &self.address) {
             (Some((symbol, offset)), _) => Some(Place::Named(symbol, offset)),
-            (None, Some(address)) if !self.differs => Some(Place::Computed(address.clone())),
+            (None, Some(address)) if !self.by_lane => Some(Place::Computed(address.clone())),
             _ => None,
         }
     }
@@ -79,9 +82,13 @@ fn find<'a>(
         let address = addresses.as_deref_mut().and_then(|addresses| addresses.address(operand));
         let differs = |register: u32| addresses.as_deref().is_some_and(|a| a.differs(register));
         let guarded = instruction.guard.is_some_and(|g| differs(g.register.0));
-        let differs = matches!(operand, Operand::Address(AddressBase::Reg(r), _) if differs(r.0));
         let conditions = conditions + u32::from(guarded);
-        Some(Found { at, access, instruction, named, address, differs, conditions, bytes })
+        let by_lane = |register: u32| addresses.as_deref().is_some_and(|a| a.divides(register));
+        let (differs, by_lane) = match *operand {
+            Operand::Address(AddressBase::Reg(r), _) => (differs(r.0), by_lane(r.0)),
+            _ => (false, false),
+        };
+        Some(Found { at, access, instruction, named, address, differs, by_lane, conditions, bytes })
     };
     let blocks = flow.blocks.iter().zip(conditions);
     blocks
@@ -178,7 +185,7 @@ pub(super) fn stores(
     stores
 }
 
-/// Whether a store, at an address that was computed or behind a load of one, may be meant for what all threads have read.
+/// Whether a store, at an address that was computed or behind a load of one, may be meant for what all threads have read, or all of a warp.
 fn may_write(store: &Found, load: &Found, addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&store.address, &load.address) else { return false };
     let root = |&(term, factor): &(u32, i64)| {
@@ -190,6 +197,10 @@ fn may_write(store: &Found, load: &Found, addresses: &Addresses) -> bool {
     let difference = to.minus(from);
     let term = |&(term, _): &(u32, i64)| addresses.kind(term);
     if store.differs {
+        // Where a warp has a place of its own, those lanes of it that read and write it may be one and the same.
+        if !store.by_lane && load.differs && store.conditions <= load.conditions {
+            return false;
+        }
         // A given distance leads to another part of the memory.
         let given =
             |t| !term(t).by_thread && matches!(term(t).kind, Kind::Root | Kind::Invariant | Kind::Product);

@@ -116,6 +116,22 @@ fn in_the_memory_of_a_block_lanes_load_what_a_neighbour_is_to_store() {
 }
 
 #[test]
+fn a_warp_parts_at_what_is_left_behind_its_lanes() {
+    // Lanes hand on values on one of two ways: those on the other wait where the ways meet, unless all of a warp go one way.
+    let waits = |number: &str| {
+        kernel(&format!(
+            "{number} shr.u32 %r5, %r4, 5; setp.eq.u32 %p2, %r5, 0; st.global.u32 [%rd2], %r1; @%p2 bra L; ld.global.u32 %r3, [%rd2+4];
+             L: add.u32 %r6, %r3, 1; st.global.u32 [%rd3], %r6;"
+        ))
+    };
+    assert_eq!(waits("mov.u32 %r4, %r1;"), 1);
+    assert_eq!(waits("add.u32 %r4, %r1, 64;"), 1);
+    assert_eq!(waits("add.u32 %r4, %r1, 16;"), 2);
+    assert_eq!(waits("sub.u32 %r4, %r9, %r2;"), 2);
+    assert_eq!(waits("not.b32 %r4, %r2; add.u32 %r4, %r4, %r9;"), 2);
+}
+
+#[test]
 fn a_thread_lets_others_read_what_it_writes_at_an_address_that_was_computed() {
     let of_warp = "mov.u32 %r10, s; shr.u32 %r11, %r1, 5; shl.b32 %r11, %r11, 2; add.s32 %r12, %r10, %r11;";
     let read = "ld.shared.u32 %r3, [s]; st.global.u32 [%rd2], %r3;";
@@ -124,6 +140,13 @@ fn a_thread_lets_others_read_what_it_writes_at_an_address_that_was_computed() {
     // Each warp's own, another variable, and a part that lies at a given distance.
     let own = "ld.shared.u32 %r3, [%r12]; add.u32 %r3, %r3, 1; st.shared.u32 [%r12], %r3;";
     assert_eq!(yields(&format!("{of_warp} @!%p1 bra L; {own} L: bar.sync 0;")), 0);
+    // What all lanes of a warp read there, before one of them writes it, or some one to which data lead.
+    let all = "ld.shared.u32 %r3, [%r12]; st.global.u32 [%rd2], %r3;";
+    assert_eq!(yields(&format!("{of_warp} {all} @%p1 st.shared.u32 [%r12], %r9;")), 1);
+    assert_eq!(yields(&format!("{of_warp} {all} bar.warp.sync -1; @%p1 st.shared.u32 [%r12], %r9;")), 0);
+    let told = "ld.global.u32 %r4, [%rd3]; shl.b32 %r4, %r4, 2; add.s32 %r5, %r12, %r4;";
+    assert_eq!(yields(&format!("{of_warp} {told} {all} st.shared.u32 [%r5], %r9;")), 1);
+    assert_eq!(yields(&format!("{of_warp} {told} {all} bar.warp.sync -1; st.shared.u32 [%r5], %r9;")), 0);
     let other = ".shared .align 4 .b8 other[64]; mov.u32 %r13, other; add.s32 %r14, %r13, %r11;";
     assert_eq!(yields(&format!("{of_warp} {other} {read} @%p1 st.shared.u32 [%r14], %r9;")), 0);
     let part = "shl.b32 %r13, %r9, 2; add.s32 %r14, %r12, %r13;";
@@ -226,6 +249,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "fenced",
         "hashed",
         "late",
+        "led",
         "odd_even",
         "pipe",
         "produce",
