@@ -182,6 +182,14 @@ impl Door {
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Looks no more whether something arrives there. A socket that is closed here and open in the process of its session would go on to
+    /// wake this one with each message.
+    fn look_no_more(&self, fd: RawFd) {
+        let nothing = std::ptr::null_mut();
+        // SAFETY: a plain system call; the descriptor is open. It fails only where nobody looks there.
+        unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, nothing) };
+    }
+
     /// Also looks whether this is readable; the token is below [`FIRST_TOKEN`] − 1.
     pub(super) fn watch(&self, fd: RawFd, token: u64) -> io::Result<()> {
         debug_assert!(token < FIRST_TOKEN - 1);
@@ -287,6 +295,7 @@ impl Door {
             }
             while room.heard.len() < AT_ONCE {
                 let Some(Waiting { socket, peer, .. }) = room.begun.pop() else { break };
+                self.look_no_more(socket.as_raw_fd());
                 let Ok(twin) = socket.try_clone() else { continue };
                 *next += 1;
                 room.heard.insert(*next, (twin, now));
@@ -410,6 +419,8 @@ fn is_whole(beginning: &[u8], there: usize) -> bool {
 mod tests {
     use super::*;
     use rgpu_protocol::hello::{self, Hello};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_message_is_heard_when_all_of_it_has_come() {
@@ -421,5 +432,28 @@ mod tests {
         // A first record of TLS, and one that is none.
         assert!(!whole(&[22, 3, 1, 0, 4, 1, 2, 3]) && whole(&[22, 3, 1, 0, 4, 1, 2, 3, 4]));
         assert!(!whole(&[22, 3]) && whole(&[22, 3, 1, 255, 255]));
+    }
+
+    #[test]
+    fn who_has_been_let_in_wakes_nobody_at_the_door() {
+        let mut door = Door::new().unwrap();
+        let (mut client, server) = UnixStream::pair().unwrap();
+        door.enter(server.into(), "a client".into(), Source::Local);
+        client.write_all(&hello::message(&Hello::default())).unwrap();
+        let mut callers = Vec::new();
+        while callers.is_empty() {
+            callers = door.wait().unwrap().callers;
+        }
+        let Caller { socket, hearing, .. } = callers.pop().unwrap();
+        // Another process has it open when this one has closed it.
+        let elsewhere = socket.try_clone().unwrap();
+        drop(socket);
+        drop(hearing);
+        assert!(door.wait().unwrap().callers.is_empty());
+        client.write_all(b"the first call").unwrap();
+        let mut poll = libc::pollfd { fd: door.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: a valid place.
+        assert_eq!(unsafe { libc::poll(&mut poll, 1, 0) }, 0, "a client in its session wakes the door");
+        drop(elsewhere);
     }
 }
