@@ -86,7 +86,7 @@ pub fn all() -> Result<Vec<Example>> {
 pub const OF_LIBRARIES: [&str; 3] = ["cublas", "mathematics", "transformer"];
 
 /// The examples that need a software GPU, by name: what they use is refused on an NVIDIA GPU.
-pub const OF_SOFTWARE_GPUS: [&str; 2] = ["textures", "texture_references"];
+pub const OF_SOFTWARE_GPUS: [&str; 3] = ["textures", "texture_references", "conditional_graphs"];
 
 /// The examples that are compiled for one architecture alone, by name, and so not for what `cargo xtask gpu-check` packs.
 pub const OF_ONE_ARCHITECTURE: [&str; 1] = ["wgmma_matmul"];

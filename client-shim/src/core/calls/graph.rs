@@ -45,7 +45,7 @@ impl Core {
     ) -> Result<u64> {
         if self.devices.info(context.ordinal)?.accepts_cubin {
             // Its kernels set what the driver made, and not a word of ours.
-            return Err(not_implemented("a conditional node on a GPU"));
+            return Err(not_implemented("a conditional node on an NVIDIA GPU"));
         }
         self.graphs.check(graph)?;
         let word = self.graph_allocations.allocate(context, Condition::BYTES)?;
