@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, MutexGuard};
 use rgpu_device::{Code, DeviceInfo, Error, Launch, LaunchLimits, Result, attribute};
 
 use super::Config;
@@ -135,7 +135,7 @@ struct Prepared {
     bytes: u32,
 }
 
-/// What a grid launches, and its streams and events. Most grids launch nothing, and an empty one costs nothing.
+/// What a grid launches, and its streams and events. Most grids launch nothing, and have none.
 #[derive(Default)]
 pub(super) struct Launches {
     prepared: BTreeMap<u64, Prepared>,
@@ -148,9 +148,9 @@ pub(super) struct Launches {
 }
 
 impl Launches {
-    /// Those of a grid behind which others come.
-    pub(super) fn before(behind: VecDeque<Descendant>) -> Self {
-        Self { behind, ..Self::default() }
+    /// Those of a grid behind which others come, if any do.
+    pub(super) fn before(behind: VecDeque<Descendant>) -> Option<Box<Self>> {
+        (!behind.is_empty()).then(|| Box::new(Self { behind, ..Self::default() }))
     }
 
     /// What is left to do, in its order, now that the grid has ended. Frees the arguments of what was never launched.
@@ -319,8 +319,10 @@ impl Caller<'_> {
         &self.context.grid
     }
 
-    fn launches(&self) -> &Mutex<Launches> {
-        &self.context.grid.launches
+    /// What the grid launches, from now on if there was nothing yet.
+    fn launches(&self) -> MappedMutexGuard<'_, Launches> {
+        let launches = self.context.grid.launches.lock();
+        MutexGuard::map(launches, |launches| &mut **launches.get_or_insert_default())
     }
 
     fn write(&mut self, to: u64, bytes: &[u8]) -> Answer {
@@ -386,11 +388,11 @@ impl Caller<'_> {
             // Nor can its events keep time.
             DeviceCall::EventCreateWithFlags if word(1) & 2 == 0 => Err(status::INVALID_VALUE),
             DeviceCall::StreamCreateWithFlags | DeviceCall::EventCreateWithFlags => {
-                let handle = self.launches().lock().make_handle();
+                let handle = self.launches().make_handle();
                 self.write(a[0], &handle.to_le_bytes())
             }
             DeviceCall::StreamDestroy | DeviceCall::EventDestroy => {
-                let known = self.launches().lock().handles.remove(&a[0]);
+                let known = self.launches().handles.remove(&a[0]);
                 if known { Ok(()) } else { Err(status::INVALID_VALUE) }
             }
             DeviceCall::StreamWaitEvent => self.both(a[0], a[1]),
@@ -436,12 +438,12 @@ impl Caller<'_> {
             return Err(status::MEMORY_ALLOCATION);
         }
         let prepared = Prepared { function, grid, block, shared_bytes, bytes };
-        self.launches().lock().prepared.insert(address, prepared);
+        self.launches().prepared.insert(address, prepared);
         Ok(address)
     }
 
     fn launch(&mut self, buffer: u64, stream: u64) -> Answer {
-        let prepared = self.launches().lock().prepared.remove(&buffer).ok_or(status::INVALID_VALUE)?;
+        let prepared = self.launches().prepared.remove(&buffer).ok_or(status::INVALID_VALUE)?;
         let mut params = vec![0; prepared.bytes as usize];
         let read = self.memory.read(buffer, &mut params);
         self.grid().heap.free(buffer);
@@ -467,11 +469,11 @@ impl Caller<'_> {
             }
             code => code as u32,
         })?;
-        self.launches().lock().push(stream, Descendant::Launch(Box::new(work)))
+        self.launches().push(stream, Descendant::Launch(Box::new(work)))
     }
 
     fn both(&mut self, stream: u64, event: u64) -> Answer {
-        let launches = self.launches().lock();
+        let launches = self.launches();
         let known = launches.knows_stream(stream) && launches.handles.contains(&event);
         if known { Ok(()) } else { Err(status::INVALID_RESOURCE_HANDLE) }
     }
@@ -490,12 +492,12 @@ impl Caller<'_> {
         }
         let rows = |(base, pitch)| Rows::new(base, pitch, width, height).ok_or(status::INVALID_VALUE);
         let copy = Descendant::Copy { to: rows(to)?, from: rows(from)? };
-        self.launches().lock().push(stream, copy)
+        self.launches().push(stream, copy)
     }
 
     fn fill(&mut self, to: (u64, u64), value: u32, (width, height): (u64, u64), stream: u64) -> Answer {
         let to = Rows::new(to.0, to.1, width, height).ok_or(status::INVALID_VALUE)?;
-        self.launches().lock().push(stream, Descendant::Fill { to, value: value as u8 })
+        self.launches().push(stream, Descendant::Fill { to, value: value as u8 })
     }
 
     fn limit(&mut self, to: u64, limit: u32) -> Answer {

@@ -70,8 +70,8 @@ pub(super) struct GridSpec {
     pub about: Arc<About>,
     /// Bytes of stack of a thread, as the program has set them.
     pub stack: u64,
-    /// What it launches itself.
-    pub launches: Mutex<Launches>,
+    /// What it launches itself, if anything.
+    pub launches: Mutex<Option<Box<Launches>>>,
     /// What to say where it has run for too long, if there is a limit.
     pub too_long: Option<Arc<str>>,
     /// What looks at it, if anything does.
@@ -340,7 +340,8 @@ impl Grid {
 
     /// What is left to do behind it, before its stream goes on.
     pub(super) fn take_descendants(&self) -> VecDeque<Descendant> {
-        std::mem::take(&mut *self.launches.lock()).finish(&self.heap)
+        let launches = self.launches.lock().take();
+        launches.map_or_else(VecDeque::new, |launches| launches.finish(&self.heap))
     }
 
     /// Text that the kernel printed.
