@@ -79,26 +79,27 @@ pub(crate) fn add(
     out.set(graph::add(graph, &dependencies, op()?)?)
 }
 
-/// Whether nodes of a kind have graphs of their own.
-pub(crate) fn has_graphs(kind: c_int) -> bool {
-    matches!(kind, node_type::GRAPH | node_type::CONDITIONAL)
-}
-
-/// Adds such a node: what it does is a copy of a graph, or what new graphs will do as a condition says, which the program is told.
-pub(crate) fn add_with_graphs(
+/// `cudaGraphAddNode`, where `op` says what a node does that has no graphs of its own. The parameters may be filled in.
+pub(crate) fn add_general(
     out: Out<NodeRef>,
     graph: GraphRef,
     dependencies: In<NodeRef>,
     count: usize,
     params: Out<GraphNodeParams>,
+    op: impl FnOnce(&mut GraphNodeParams) -> Result<Op>,
 ) -> Result<()> {
-    out.check()?;
     let mut given = params.get()?;
+    if !matches!(given.kind, node_type::GRAPH | node_type::CONDITIONAL) {
+        add(out, graph, dependencies, count, || op(&mut given))?;
+        return params.set(given);
+    }
+    out.check()?;
     // SAFETY: the program says that so many are there.
     let dependencies = unsafe { dependencies.list(count) }?;
     if given.kind == node_type::GRAPH {
         return out.set(graph::add_child(graph, &dependencies, payload(&given))?);
     }
+    // The program is told what graphs will be done as the condition says.
     let mut wanted: ConditionalNodeParams = payload(&given);
     let choice = Choice::new(wanted.kind, wanted.size)?;
     let (node, place) = graph::add_conditional(graph, &dependencies, wanted.handle, choice, wanted.size)?;

@@ -15,8 +15,8 @@ use crate::abi::{CStrArg, In, KernelArguments, Out};
 use crate::core::error::invalid;
 use crate::core::{Config, CopyBox, Direction};
 use crate::doors::graph::{
-    Payload, add_with_graphs, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
-    dot_print, event_of, event_op, fill_node, fill_params, get_attribute, has_graphs, host_node, list_edges,
+    Payload, add, add_general, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
+    dot_print, event_of, event_op, fill_node, fill_params, get_attribute, host_node, list_edges,
     list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
 };
 use crate::graph::{self, HostCall, Kernel, Mismatch, Op};
@@ -97,30 +97,6 @@ fn general(core: &Core, given: &mut GraphNodeParams) -> Result<Op> {
         }
         other => return Err(not_implemented(&format!("a graph node of type {other}"))),
     })
-}
-
-/// Where a new node goes, and after which others it comes.
-#[derive(Clone, Copy)]
-struct NewNode(Out<Raw>, Raw, In<Raw>, usize);
-
-/// Adds a node after checking where its handle goes.
-fn add(NewNode(out, graph, after, count): NewNode, op: impl FnOnce() -> Result<Op>) -> Result<()> {
-    out.check()?;
-    graph::check(graph)?;
-    // SAFETY: the program says that so many are there.
-    let after = unsafe { after.list(count) }?;
-    out.set(graph::add(graph, &after, op()?)?)
-}
-
-/// Adds a node of any kind.
-fn add_general(core: &Core, place: NewNode, params: Out<GraphNodeParams>) -> Result<()> {
-    let mut given = params.get()?;
-    let NewNode(out, graph, after, count) = place;
-    if has_graphs(given.kind) {
-        return add_with_graphs(out, graph, after, count, params);
-    }
-    add(place, || general(core, &mut given))?;
-    params.set(given)
 }
 
 fn instantiate(out: Out<Raw>, graph: Raw, flags: u64) -> Result<()> {
@@ -244,32 +220,32 @@ door! {
         out.set(graph::find_in_clone(node, clone)?)
     }
     fn cuGraphAddEmptyNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize) |core| {
-        add(NewNode(out, graph, after, count), || Ok(Op::Empty))
+        add(out, graph, after, count, || Ok(Op::Empty))
     }
     fn cuGraphAddKernelNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<KernelNodeParamsV1>,
     ) |core| {
-        add(NewNode(out, graph, after, count), || old_kernel(core, params))
+        add(out, graph, after, count, || old_kernel(core, params))
     }
     fn cuGraphAddKernelNode_v2(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<KernelNodeParams>,
     ) |core| {
-        add(NewNode(out, graph, after, count), || kernel(core, &params.get()?))
+        add(out, graph, after, count, || kernel(core, &params.get()?))
     }
     fn cuGraphAddMemcpyNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<Memcpy3d>, _context: Opaque,
     ) |core| {
-        add(NewNode(out, graph, after, count), || copy_node(params))
+        add(out, graph, after, count, || copy_node(params))
     }
     fn cuGraphAddMemsetNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<MemsetParams>, _context: Opaque,
     ) |core| {
-        add(NewNode(out, graph, after, count), || fill_node(&params.get()?))
+        add(out, graph, after, count, || fill_node(&params.get()?))
     }
     fn cuGraphAddHostNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<HostNodeParams>,
     ) |core| {
-        add(NewNode(out, graph, after, count), || host_node(&params.get()?))
+        add(out, graph, after, count, || host_node(&params.get()?))
     }
     fn cuGraphAddChildGraphNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, child: Raw) |core| {
         out.check()?;
@@ -277,38 +253,38 @@ door! {
         out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child)?)
     }
     fn cuGraphAddEventRecordNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, event: usize) |core| {
-        add(NewNode(out, graph, after, count), || event_op(event, true))
+        add(out, graph, after, count, || event_op(event, true))
     }
     fn cuGraphAddEventWaitNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, event: usize) |core| {
-        add(NewNode(out, graph, after, count), || event_op(event, false))
+        add(out, graph, after, count, || event_op(event, false))
     }
     fn cuGraphAddMemAllocNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: Out<MemAllocNodeParams>,
     ) |core| {
         core.driver_context()?;
         let mut given = params.get()?;
-        add(NewNode(out, graph, after, count), || alloc_node(&mut given))?;
+        add(out, graph, after, count, || alloc_node(&mut given))?;
         params.set(given)
     }
     fn cuGraphAddMemFreeNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, address: DevicePtr) |core| {
-        add(NewNode(out, graph, after, count), || Ok(Op::Free(address)))
+        add(out, graph, after, count, || Ok(Op::Free(address)))
     }
     fn cuGraphAddNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: Out<GraphNodeParams>,
     ) |core| {
-        add_general(core, NewNode(out, graph, after, count), params)
+        add_general(out, graph, after, count, params, |given| general(core, given))
     }
     fn cuGraphAddNode_v2(
         out: Out<Raw>, graph: Raw, after: In<Raw>, data: In<GraphEdgeData>, count: usize,
         params: Out<GraphNodeParams>,
     ) |core| {
         check_edges(data, count)?;
-        add_general(core, NewNode(out, graph, after, count), params)
+        add_general(out, graph, after, count, params, |given| general(core, given))
     }
     fn cuGraphAddBatchMemOpNode(
         out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, params: In<BatchMemOpNodeParams>,
     ) |core| {
-        add(NewNode(out, graph, after, count), || mem_op::node(core, &params.get()?))
+        add(out, graph, after, count, || mem_op::node(core, &params.get()?))
     }
     fn cuGraphConditionalHandleCreate(out: Out<u64>, graph: Raw, context: usize, value: u32, flags: u32) |core| {
         let context = if context == 0 { core.driver_context()? } else { core.context(context)? };

@@ -13,8 +13,8 @@ use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
 use crate::core::{Code, Config, CopyBox, CopySide, Direction, Params, Result, current};
 use crate::doors::graph::{
-    Payload, add, add_with_graphs, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
-    dot_print, event_of, event_op, fill_node, fill_params, get_attribute, has_graphs, host_node, list_edges,
+    Payload, add, add_general, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
+    dot_print, event_of, event_op, fill_node, fill_params, get_attribute, host_node, list_edges,
     list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
 };
 use crate::doors::ordinal;
@@ -98,22 +98,6 @@ pub(super) fn general(params: &mut GraphNodeParams) -> Result<Op> {
         }
         other => return Err(not_implemented(&format!("a graph node of type {other}"))),
     })
-}
-
-/// `cudaGraphAddNode`, of both versions.
-fn add_general(
-    out: Out<NodeRef>,
-    graph: GraphRef,
-    dependencies: In<NodeRef>,
-    count: usize,
-    params: Out<GraphNodeParams>,
-) -> Result<()> {
-    let mut given = params.get()?;
-    if has_graphs(given.kind) {
-        return add_with_graphs(out, graph, dependencies, count, params);
-    }
-    add(out, graph, dependencies, count, || general(&mut given))?;
-    params.set(given)
 }
 
 api! {
@@ -245,7 +229,7 @@ api! {
     fn add_node_12 as "cudaGraphAddNode" (
         out: Out<NodeRef>, graph: GraphRef, after: In<NodeRef>, count: usize, params: Out<GraphNodeParams>,
     ) {
-        add_general(out, graph, after, count, params)
+        add_general(out, graph, after, count, params, general)
     }
 
     /// `cudaGraphAddNode` of 13.x, `cudaGraphAddNode_v2` of 12.x
@@ -254,7 +238,7 @@ api! {
         params: Out<GraphNodeParams>,
     ) {
         check_edges(data, count)?;
-        add_general(out, graph, after, count, params)
+        add_general(out, graph, after, count, params, general)
     }
 
     /// `cudaGraphConditionalHandleCreate`

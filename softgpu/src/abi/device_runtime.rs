@@ -79,11 +79,16 @@ calls! {
     GraphSetConditional(Long, Word) -> Word;
 }
 
+/// What a name of the device runtime's says without CUDA's own beginning; none where it is no such name.
+pub fn own_name(name: &str) -> Option<&str> {
+    name.strip_prefix("__cudaCDP2").or_else(|| name.strip_prefix("cuda"))
+}
+
 impl DeviceCall {
     /// The function that device code names so. Code that was compiled for a default stream of each thread calls others by name, which
     /// do the same here: a kernel's blocks have one each.
     pub fn from_name(name: &str) -> Option<Self> {
-        let name = name.strip_prefix("__cudaCDP2").or_else(|| name.strip_prefix("cuda"))?;
+        let name = own_name(name)?;
         let name = name.strip_suffix("_ptsz").unwrap_or(name);
         Self::ALL.iter().copied().find(|call| call.name() == name)
     }

@@ -15,7 +15,7 @@ use super::references;
 use super::signature::{Shape, Table};
 use super::vars::Vars;
 use super::verify::Callee;
-use crate::abi::device_runtime::DeviceCall;
+use crate::abi::device_runtime::{DeviceCall, own_name};
 use rgpu_image::ptx::ast::{
     Function, FunctionId, Instruction, Locations, Module, Operand, Statement, Symbol, Type, Variable,
 };
@@ -276,9 +276,8 @@ impl Unit {
                 };
                 let id = self.resolve(*id);
                 let callee = &self.module.functions[id.0 as usize];
-                let name = &callee.name;
-                let of_runtime = name.starts_with("cuda") || name.starts_with("__cudaCDP2");
-                if callee.is_declaration && self.builtin(id).is_none() && !of_runtime {
+                let is_known = self.builtin(id).is_some() || own_name(&callee.name).is_some();
+                if callee.is_declaration && !is_known {
                     return Err(refuse(
                         instruction.line,
                         format!("Unresolved extern function '{}'", callee.name),

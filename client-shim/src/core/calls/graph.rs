@@ -21,7 +21,7 @@ use crate::core::params::Params;
 use crate::core::process::Core;
 use crate::core::registry::Raw;
 use crate::core::stream::Stream;
-use crate::core::transfer::{CopyBox, CopySide, Direction, Wait};
+use crate::core::transfer::{Direction, Wait};
 
 /// The tags of the driver's `extra` array.
 const BUFFER_POINTER: usize = 1;
@@ -78,11 +78,9 @@ impl Exec {
     /// Puts everything on a stream.
     pub(crate) fn launch(&self, core: &Core, stream: &Stream) -> Result<()> {
         let steps = self.steps();
-        let conditions = || steps.iter().filter_map(Step::conditional).map(|work| &work.condition);
-        if conditions().next().is_some() && core.captures.is_capturing(stream) {
+        for condition in steps.iter().filter_map(Step::conditional).map(|work| &work.condition) {
+            // What is chosen is not known before it is executed.
             core.captures.refuse(stream)?;
-        }
-        for condition in conditions() {
             if let Some(value) = condition.at_launch() {
                 core.fill(stream, condition.region(), value, Condition::BYTES as u32, Wait::Async)?;
             }
@@ -154,15 +152,8 @@ impl Run<'_> {
     /// What a condition is, when all is done that has been put on the stream.
     fn value(&mut self, condition: &Condition) -> Result<u32> {
         let mut value = 0;
-        let side = |addr| CopySide { addr, row_pitch: Condition::BYTES, slice_pitch: 0 };
-        let what = CopyBox {
-            dst: side(&raw mut value as u64),
-            src: side(condition.word.addr),
-            width: Condition::BYTES,
-            height: 1,
-            depth: 1,
-        };
-        self.core.copy_box(self.stream, &what, Direction::DeviceToHost, Wait::Sync)?;
+        let (to, from) = (&raw mut value as u64, condition.word.addr);
+        self.core.copy(self.stream, to, from, Condition::BYTES, Direction::DeviceToHost, Wait::Sync)?;
         self.host_changes = false;
         Ok(value)
     }

@@ -40,14 +40,7 @@ impl Condition {
 
     /// Where the word is.
     pub(crate) fn region(&self) -> Region {
-        Region {
-            addr: self.word.addr,
-            row_pitch: Self::BYTES,
-            slice_pitch: 0,
-            width: Self::BYTES,
-            height: 1,
-            depth: 1,
-        }
+        Region::linear(self.word.addr, Self::BYTES)
     }
 }
 

@@ -270,12 +270,7 @@ impl<'a> Addresses<'a> {
                 lane = match op {
                     Op::Atom { .. } | Op::Elect | Op::Match { .. } => true,
                     Op::Vote { .. } | Op::ActiveMask | Op::Redux { .. } | Op::Bar { .. } => false,
-                    Op::Shfl { mode: ShuffleMode::Index, .. } => {
-                        instruction.operands.get(2).is_some_and(|from| match from {
-                            Operand::Reg(register) => self.by_lane[register.0 as usize],
-                            other => names_lane(std::slice::from_ref(other)),
-                        })
-                    }
+                    Op::Shfl { mode: ShuffleMode::Index, .. } => self.is_by_lane(instruction, 2),
                     Op::Int { op: IntOp::Shr, .. } => {
                         lane && (moves || !matches!(int(instruction, 2), Some(5..)))
                     }
@@ -311,19 +306,22 @@ impl<'a> Addresses<'a> {
         None
     }
 
+    /// Whether lanes may have different values of an operand.
+    fn is_by_lane(&self, instruction: &Instruction, index: usize) -> bool {
+        instruction.operands.get(index).is_some_and(|operand| match operand {
+            Operand::Reg(register) => self.by_lane[register.0 as usize],
+            other => names_lane(std::slice::from_ref(other)),
+        })
+    }
+
     /// Whether an operation turns the order of lanes, or moves them by what is no multiple of a warp: then a part of a warp may be found
     /// in its result's higher bits.
     fn moves_lanes(&self, instruction: &Instruction, op: &Op) -> bool {
-        let by_lane = |index: usize| match instruction.operands.get(index) {
-            Some(Operand::Reg(register)) => self.by_lane[register.0 as usize],
-            Some(other) => names_lane(std::slice::from_ref(other)),
-            None => false,
-        };
         let odd = |index: usize| int(instruction, index).is_some_and(|by| !is_high_mask(by));
         match op {
             Op::Int { op: IntOp::Add, .. } => odd(2),
-            Op::Int { op: IntOp::Sub, .. } => by_lane(2) || odd(2),
-            Op::IntUnary { op: IntUnary::Not | IntUnary::Neg, .. } => by_lane(1),
+            Op::Int { op: IntOp::Sub, .. } => self.is_by_lane(instruction, 2) || odd(2),
+            Op::IntUnary { op: IntUnary::Not | IntUnary::Neg, .. } => self.is_by_lane(instruction, 1),
             _ => false,
         }
     }
