@@ -26,13 +26,27 @@ impl Region {
         Self { addr, row_pitch: len, slice_pitch: len, width: len, height: 1, depth: 1 }
     }
 
+    /// Whether it is a plain run of bytes.
+    #[inline]
+    pub fn is_run(&self) -> bool {
+        self.height == 1 && self.depth == 1
+    }
+
     /// How many bytes the region holds; `None` on overflow.
+    #[inline]
     pub fn bytes(&self) -> Option<u64> {
+        if self.is_run() {
+            return Some(self.width);
+        }
         self.width.checked_mul(self.height)?.checked_mul(self.depth)
     }
 
     /// How many bytes lie between the first and one past the last; `None` on overflow.
+    #[inline]
     pub fn extent(&self) -> Option<u64> {
+        if self.is_run() {
+            return Some(self.width);
+        }
         if self.width == 0 || self.height == 0 || self.depth == 0 {
             return Some(0);
         }
@@ -48,6 +62,13 @@ impl Region {
     /// smaller than a row; [`Code::InvalidValue`] for everything else.
     #[inline]
     pub fn check(&self) -> Result<()> {
+        if self.is_run() && self.addr.checked_add(self.width).is_some() {
+            return Ok(());
+        }
+        self.check_box()
+    }
+
+    fn check_box(&self) -> Result<()> {
         let (Some(bytes), Some(extent)) = (self.bytes(), self.extent()) else {
             return self.bad(Code::InvalidValue, "The region's size overflows");
         };

@@ -52,7 +52,7 @@ pub(super) struct Context {
     /// What counts in the block, if anything does.
     pub counter: Option<RefCell<BlockCounter>>,
     /// The texture that was used last.
-    pub texture: texture::Latest,
+    pub texture: Box<texture::Latest>,
     /// The address of the first thread, and the local memory of all.
     first: *const Thread,
     local: Range,
@@ -99,11 +99,11 @@ const LITTLE_PATIENCE: u32 = 4;
 /// A block that has begun.
 pub(super) struct Resident {
     /// Where it lives.
-    pub slot: Slot,
+    pub slot: Box<Slot>,
     block: Box<Block>,
     context: Box<Context>,
     warps: Vec<Warp>,
-    barriers: Box<Barriers>,
+    barriers: Barriers,
     rows: Rows,
     /// Whether groups of threads run as vectors.
     has_vectors: bool,
@@ -122,7 +122,7 @@ impl Resident {
     /// clusters, each block is one. The shared memory of the cluster begins at `shared_base`. `worker` is the index of the
     /// worker that runs it, and how many there are. `has_vectors` is what the slot was prepared for.
     fn begin(
-        slot: Slot,
+        mut slot: Box<Slot>,
         grid: Arc<Grid>,
         (index, rank): (u64, u32),
         shared_base: u64,
@@ -153,14 +153,14 @@ impl Resident {
         let (arena, guard) = (slot.arena(), std::ptr::null_mut());
         let (first, local) = (slot.threads.as_ptr(), slot.local());
         let told = Cell::new(true);
-        let texture = texture::Latest::default();
+        let texture = slot.texture.take().unwrap_or_default();
         let context = Box::new(Context { grid, guard, arena, check, counter, told, texture, first, local });
         let mut resident = Self {
             slot,
             block,
             context,
             warps: Vec::new(),
-            barriers: Box::new(Barriers::new()),
+            barriers: Barriers::new(),
             rows: Rows::default(),
             has_vectors,
             is_untouched: false,
@@ -182,6 +182,13 @@ impl Resident {
                 self.context.grid.place(index, place.rank, place.shared_base);
         }
         self.rewind();
+    }
+
+    /// Gives the slot back.
+    fn into_slot(self) -> Box<Slot> {
+        let Self { mut slot, context, .. } = self;
+        slot.texture = Some(context.texture);
+        slot
     }
 
     /// The grid that the block belongs to.

@@ -13,7 +13,7 @@ use rgpu_device::{
 use super::SoftGpu;
 use super::arena::Arena;
 use super::heap::Heap;
-use super::launch::{LaunchWork, MAX_STACK};
+use super::launch::{LaunchWork, MAX_STACK, STACK};
 use super::lending;
 use super::library::LibraryWork;
 use super::look::wait_for;
@@ -138,7 +138,7 @@ impl SoftGpu {
     /// Puts a module whose kernels come from somewhere else in place.
     #[cfg(test)]
     pub(super) fn insert_module(&self, handle: Handle, module: Module) {
-        self.shared.lock().modules.insert(handle, Arc::new(module));
+        self.shared.loaded.lock().modules.insert(handle, Arc::new(module));
     }
 }
 
@@ -334,7 +334,7 @@ impl Device for SoftGpu {
         {
             let mut state = self.shared.lock();
             state.streams.check(ordinal)?;
-            if state.modules.contains_key(&module) {
+            if self.shared.loaded.lock().modules.contains_key(&module) {
                 return invalid(format!("The module handle {module:#x} is taken"));
             }
         }
@@ -391,15 +391,16 @@ impl Device for SoftGpu {
             }
         }
         let loaded = Arc::new(Module::new(ordinal, functions, Box::new(linked), variables));
-        state.modules.insert(module, loaded);
+        self.shared.loaded.lock().modules.insert(module, loaded);
         Ok(module_info)
     }
 
     fn module_unload(&self, module: Handle) -> Result<()> {
         let mut state = self.shared.lock();
-        let Some(module) = state.modules.remove(&module) else {
+        let Some(module) = self.shared.loaded.lock().modules.remove(&module) else {
             return Err(Error::new(Code::InvalidHandle, format!("There is no module {module:#x}")));
         };
+        module.unload();
         self.drop_module(&mut state, &module);
         state.streams.check(module.ordinal)
     }
@@ -407,19 +408,30 @@ impl Device for SoftGpu {
     fn launch(&self, launch: Launch<'_>) -> Result<()> {
         crate::compile::vector::note_launch();
         self.shared.runtime()?;
+        let found = {
+            let loaded = self.shared.loaded.lock();
+            let module = loaded.modules.get(&launch.module);
+            module.map(|module| (module.clone(), loaded.stack[module.ordinal as usize]))
+        };
+        // What takes longest is done before the lock is taken that the workers need; what is wrong with it is told after what is wrong with
+        // the stream.
+        let work = found.map(|(module, stack)| {
+            let of = module.ordinal;
+            (of, LaunchWork::new(&launch, module, stack, &self.shared.about.limits).map(Box::new))
+        });
         let mut state = self.shared.lock();
         let (key, ordinal) = state.streams.open(launch.stream)?;
-        let module = state.modules.get(&launch.module).cloned();
-        let Some(module) = module.filter(|m| m.ordinal == ordinal) else {
-            return Err(Error::new(
+        match work {
+            Some((of, Err(error))) if of == ordinal => Err(error),
+            Some((of, Ok(work))) if of == ordinal && work.module.is_loaded() => {
+                self.shared.enqueue(state, key, Work::Launch(work), &[]);
+                Ok(())
+            }
+            _ => Err(Error::new(
                 Code::InvalidHandle,
                 format!("There is no module {:#x} on device {ordinal}", launch.module),
-            ));
-        };
-        let work =
-            LaunchWork::new(&launch, module, state.stack[ordinal as usize], &self.shared.about.limits)?;
-        self.shared.enqueue(state, key, Work::Launch(Box::new(work)), &[]);
-        Ok(())
+            )),
+        }
     }
 
     fn library(&self, call: LibraryCall<'_>) -> Result<()> {
@@ -573,7 +585,7 @@ impl Device for SoftGpu {
                 invalid(format!("A device thread's stack cannot have {value} bytes"))
             }
             Limit::StackSize => {
-                state.stack[ordinal as usize] = value.next_multiple_of(16);
+                self.shared.loaded.lock().stack[ordinal as usize] = value.next_multiple_of(16);
                 Ok(())
             }
             // Text is handed on before the buffer could be full.
@@ -588,7 +600,12 @@ impl Device for SoftGpu {
         }
         self.shared.abandon(ordinal);
         let mut state = self.shared.wait_until_idle(ordinal);
-        state.modules.retain(|_, module| module.ordinal != ordinal);
+        {
+            let mut loaded = self.shared.loaded.lock();
+            let gone = loaded.modules.extract_if(|_, module| module.ordinal == ordinal);
+            gone.for_each(|(_, module)| module.unload());
+            loaded.stack[ordinal as usize] = STACK;
+        }
         let after = state.streams.ends(None);
         if let Some(memory) = state.memory.as_mut() {
             for addr in memory.of(ordinal) {
@@ -597,7 +614,6 @@ impl Device for SoftGpu {
             }
         }
         self.shared.settle(&mut state);
-        state.stack[ordinal as usize] = 1024;
         if let Ok(runtime) = self.shared.runtime() {
             runtime.heaps[ordinal as usize].reset();
         }

@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -212,14 +211,25 @@ impl Drop for Guard {
     }
 }
 
-/// Installs the handlers, or puts them back in front where the program has installed its own since.
+/// After so many calls of [`install`] SIGBUS is looked at again.
+const SELDOM: u32 = 64;
+
+/// Installs the handlers, or puts them back in front where the program has installed its own since. SIGSEGV is looked at in each
+/// call: wrong accesses raise it, and accesses to memory whose contents are still to be brought. SIGBUS comes only from addresses
+/// that no memory can have, so it is looked at where the program has just replaced the handler of SIGSEGV, and seldom otherwise.
 pub(super) fn install() {
-    static LOCK: Mutex<()> = Mutex::new(());
-    static FIRST: Once = Once::new();
-    let _lock = LOCK.lock();
-    let mut all = 2;
-    FIRST.call_once(|| all = SIGNALS.len());
-    for (i, &signal) in SIGNALS.iter().enumerate().take(all) {
+    static LOCK: Mutex<u32> = Mutex::new(0);
+    let mut times = LOCK.lock();
+    let mut some = match *times {
+        0 => SIGNALS.len(),
+        times if times.is_multiple_of(SELDOM) => 2,
+        _ => 1,
+    };
+    *times = times.checked_add(1).unwrap_or(1);
+    let mut at = 0;
+    while at < some {
+        let (i, signal) = (at, SIGNALS[at]);
+        at += 1;
         // SAFETY: plain signal calls; the handler below does only what is allowed there.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
@@ -228,6 +238,7 @@ pub(super) fn install() {
             {
                 continue;
             }
+            some = some.max(2);
             // Leaked on purpose: a handler on another thread may be reading the one before.
             PREVIOUS[i].store(Box::into_raw(Box::new(old)), Ordering::Release);
             let mut new: libc::sigaction = std::mem::zeroed();

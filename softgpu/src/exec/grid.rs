@@ -126,6 +126,7 @@ impl Deref for Grid {
 
 impl Grid {
     /// A grid none of whose blocks has begun.
+    #[inline]
     pub(super) fn new(spec: GridSpec) -> Self {
         let blocks = |sides: [u32; 3]| sides.iter().map(|&n| u64::from(n)).product::<u64>();
         let each = spec.cluster.map_or(1, blocks).max(1);

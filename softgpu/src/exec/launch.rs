@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rgpu_device::{Code, Error, FunctionInfo, Host, Launch, LaunchLimits, MAX_CLUSTER, Ordinal, Result};
+use smallvec::SmallVec;
 
 use super::arena::{CLUSTER_LOCAL, LOCAL, PARAM_BYTES};
 use super::check::Checker;
@@ -14,12 +15,15 @@ use super::heap::Heap;
 use super::info;
 use super::modules::Module;
 
+/// The stack of a device thread where the program does not say otherwise, in bytes.
+pub(super) const STACK: u64 = 1024;
 /// The largest stack of a device thread, in bytes.
 pub(super) const MAX_STACK: u64 = 512 << 10;
 
 /// A launch that waits for its turn.
 pub(super) struct LaunchWork {
-    module: Arc<Module>,
+    /// The module that the kernel is from.
+    pub module: Arc<Module>,
     function: u32,
     grid: [u32; 3],
     block: [u32; 3],
@@ -28,7 +32,7 @@ pub(super) struct LaunchWork {
     /// Whether all blocks must be able to wait for each other.
     pub cooperative: bool,
     stack: u64,
-    params: Box<[u8]>,
+    params: SmallVec<[u8; 64]>,
 }
 
 /// What a launch is given when its turn has come.
@@ -92,13 +96,13 @@ impl LaunchWork {
             shared_bytes: launch.shared_bytes,
             cooperative: launch.cooperative,
             stack,
-            params: launch.params[..bytes].into(),
+            params: SmallVec::from_slice(&launch.params[..bytes]),
             module,
         })
     }
 
     /// Makes the kernel ready to run.
-    pub(super) fn start(self, site: Site) -> Result<Grid> {
+    pub(super) fn start(self, site: Site) -> Result<Arc<Grid>> {
         let kernel = self.module.kernel(self.function)?;
         let threads: u64 = self.block.iter().map(|&n| u64::from(n)).product();
         let local = local_stride(kernel.local_bytes, self.stack);
@@ -121,29 +125,30 @@ impl LaunchWork {
                 std::ptr::write_bytes(workspace as *mut u8, 0, 64);
             }
         }
-        Ok(Grid::new(GridSpec {
+        let Self { module, function, grid, block, cluster, shared_bytes, cooperative, stack, .. } = self;
+        Ok(Arc::new(Grid::new(GridSpec {
             about: site.about,
-            stack: self.stack,
+            stack,
             launches: Mutex::new(Launches::before(site.behind)),
             kernel,
             stream: site.stream,
             ordinal: site.ordinal,
             priority: site.priority,
             id: site.id,
-            grid: self.grid,
-            block: self.block,
-            cluster: self.cluster,
-            dynamic_shared: self.shared_bytes,
+            grid,
+            block,
+            cluster,
+            dynamic_shared: shared_bytes,
             local_stride: local,
             params: site.params,
             workspace,
-            cooperative: self.cooperative,
+            cooperative,
             heap: site.heap,
             host: site.host,
-            origin: (self.module, self.function),
+            origin: (module, function),
             too_long: site.too_long,
             checker: site.checker,
-        }))
+        })))
     }
 }
 

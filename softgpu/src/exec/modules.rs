@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use rgpu_device::{
-    Code, Error, FunctionInfo, GlobalInfo, GlobalKind, Host, ModuleInfo, Ordinal, Range, Result,
+    Code, Error, FunctionInfo, GlobalInfo, GlobalKind, Handle, Host, ModuleInfo, Ordinal, Range, Result,
 };
+use rustc_hash::FxHashMap;
 
 use super::contained::contained;
 use super::helpers;
@@ -68,6 +69,17 @@ pub(super) struct Module {
     costs: Box<[Cost]>,
     /// Which code of its kernels is run, by position.
     tiers: Box<[Tiers]>,
+    /// Whether it has been unloaded: then nothing more of it is launched.
+    gone: AtomicBool,
+}
+
+/// What a launch is checked against, under a lock of its own. Who needs the device's lock as well takes that one first; who launches has
+/// it only to put the work on its stream.
+pub(super) struct Loaded {
+    /// The modules, by handle.
+    pub modules: FxHashMap<Handle, Arc<Module>>,
+    /// Stack limits in bytes, by ordinal.
+    pub stack: Vec<u64>,
 }
 
 impl Module {
@@ -80,7 +92,17 @@ impl Module {
     ) -> Self {
         let costs = functions.iter().map(|_| Cost::default()).collect();
         let tiers = functions.iter().map(|_| Tiers::default()).collect();
-        Self { ordinal, functions, kernels, variables, costs, tiers }
+        Self { ordinal, functions, kernels, variables, costs, tiers, gone: AtomicBool::new(false) }
+    }
+
+    /// It is unloaded. To be called under the device's lock.
+    pub(super) fn unload(&self) {
+        self.gone.store(true, Relaxed);
+    }
+
+    /// Whether it can still be launched. To be called under the device's lock.
+    pub(super) fn is_loaded(&self) -> bool {
+        !self.gone.load(Relaxed)
     }
 
     /// A kernel, compiled when it is first asked for. That the compiler fails, in whatever way, is an error of the

@@ -1,13 +1,13 @@
 //! What the callers' threads and the workers share: the state, and who wakes whom.
 
-use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rgpu_device::{Code, CopySink, Counters, Error, Handle, Host, Ordinal, Result};
+use rgpu_device::{Code, CopySink, Counters, Error, Host, Ordinal, Result};
+use rustc_hash::FxHashMap;
 
 use super::arena::{Arena, PARAM_SLOTS};
 use super::check::Checker;
@@ -16,13 +16,13 @@ use super::device_runtime::{About, Descendant, Descent};
 use super::governor::Governor;
 use super::grid::Grid;
 use super::heap::Heap;
-use super::launch::{LaunchWork, Site};
+use super::launch::{LaunchWork, STACK, Site};
 use super::lending::Tickets;
 use super::library::{LibraryWork, Running};
 use super::look::{FOR_WORK, look};
 use super::memory::Memory;
 use super::mirror::Mirror;
-use super::modules::Module;
+use super::modules::Loaded;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
 use super::watchdog::Watchdog;
@@ -49,10 +49,6 @@ pub(super) struct DeviceState {
     pub streams: Streams,
     /// What is allocated, once addresses are reserved.
     pub memory: Option<Memory>,
-    /// The modules that are loaded, by handle.
-    pub modules: HashMap<Handle, Arc<Module>>,
-    /// Stack limits, by ordinal.
-    pub stack: Vec<u64>,
     /// Kernels that are executing, in the order in which they were started.
     active: Vec<Arc<Grid>>,
     /// Operations of libraries that are being carried out, of which there is more than one piece.
@@ -100,6 +96,8 @@ pub(super) struct Shared {
     pub checker: Option<Arc<Checker>>,
     /// What is told what was counted in kernels, if anything is.
     pub profiler: Option<Arc<Profiler>>,
+    /// What launches are checked against.
+    pub loaded: Mutex<Loaded>,
     runtime: OnceLock<Runtime>,
     state: Mutex<DeviceState>,
     wake: Condvar,
@@ -159,16 +157,16 @@ impl DeviceState {
     pub(super) fn computation_ends(&mut self, done: bool) {
         self.computations -= 1;
         self.launches += u64::from(done);
-        self.rest();
+        self.rest(Instant::now());
     }
 
-    /// Counts the time until now as busy, if nothing executes any more.
-    fn rest(&mut self) {
+    /// Counts the time until `now` as busy, if nothing executes any more.
+    fn rest(&mut self, now: Instant) {
         if self.active.is_empty()
             && self.computations == 0
             && let Some(since) = self.busy_since.take()
         {
-            self.busy += since.elapsed();
+            self.busy += now.saturating_duration_since(since);
         }
     }
 }
@@ -187,8 +185,6 @@ impl Shared {
         let state = DeviceState {
             streams: Streams::new(config.devices),
             memory: None,
-            modules: HashMap::new(),
-            stack: vec![1024; config.devices as usize],
             active: Vec::new(),
             computing: Vec::new(),
             computations: 0,
@@ -206,6 +202,7 @@ impl Shared {
             looker: false,
             stop: false,
         };
+        let loaded = Loaded { modules: FxHashMap::default(), stack: vec![STACK; config.devices as usize] };
         let about = Arc::new(About::new(&config, workers));
         let watchdog = config.kernel_limit.map(Watchdog::new);
         let checker = config.check.map(|check| Checker::new(check, host.clone()));
@@ -220,6 +217,7 @@ impl Shared {
             watchdog,
             checker,
             profiler: None,
+            loaded: Mutex::new(loaded),
             runtime: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -520,7 +518,6 @@ impl Shared {
         });
         match grid {
             Ok(grid) => {
-                let grid = Arc::new(grid);
                 if busy {
                     grid.open();
                 }
@@ -603,9 +600,11 @@ impl Shared {
             profiler.ended(grid, error.is_some());
         }
         let mut actions = Actions::default();
+        // The clock is looked at while others can have the lock.
+        let now = Instant::now();
         let mut state = self.lock();
         state.active.retain(|g| !Arc::ptr_eq(g, grid));
-        state.rest();
+        state.rest(now);
         if error.is_none() && !grid.aborted() {
             state.launches += 1;
             if let Some(governor) = &self.governor {

@@ -6,6 +6,7 @@ use rgpu_device::{Code, Error, Range, Result};
 
 use super::arena::{Arena, CLUSTER_LOCAL, LOCAL};
 use super::grid::Grid;
+use super::texture;
 use crate::abi::{LANES, Row, Thread, WARP, state_stride};
 
 /// Local memory becomes accessible in steps of this size.
@@ -20,7 +21,10 @@ pub(super) struct Slot {
     /// Which of a cluster's blocks it is for.
     rank: u64,
     /// For the other blocks of a cluster, in the order of their ranks.
-    pub others: Vec<Slot>,
+    #[expect(clippy::vec_box, reason = "slots are handed about, and their boxes are smaller")]
+    pub others: Vec<Box<Slot>>,
+    /// The texture that blocks which lived here have used last: it is the next one's as well. None while a block has it.
+    pub texture: Option<Box<texture::Latest>>,
     /// Address of the shared-memory window.
     pub window: u64,
     /// The block's threads.
@@ -57,23 +61,24 @@ unsafe impl Send for Slot {}
 
 impl Slot {
     /// Opens slot `index` of the arena.
-    pub(super) fn open(arena: Arc<Arena>, index: u64) -> Result<Self> {
+    pub(super) fn open(arena: Arc<Arena>, index: u64) -> Result<Box<Self>> {
         Self::open_for(arena, index, 0)
     }
 
-    fn open_for(arena: Arc<Arena>, index: u64, rank: u64) -> Result<Self> {
+    fn open_for(arena: Arc<Arena>, index: u64, rank: u64) -> Result<Box<Self>> {
         let window = arena.open_window(index, rank)?;
-        Ok(Self {
+        Ok(Box::new(Self {
             arena,
             index,
             rank,
             others: Vec::new(),
+            texture: None,
             window,
             threads: Vec::new(),
             states: Vec::new(),
             local_open: 0,
             shape: Shape::default(),
-        })
+        }))
     }
 
     /// Sets the threads up for a block of the grid, or for the blocks of a cluster, which run as vectors or not. `resume` is the caller's to

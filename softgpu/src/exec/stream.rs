@@ -125,6 +125,8 @@ pub(super) struct Streams {
     /// Operations on words that wait for one, by their stream.
     pub(super) words: FxHashMap<Key, Box<Words>>,
     gates: Vec<Point>,
+    /// An empty list of streams to be advanced, whose room is used again.
+    keys: Vec<Key>,
     next_key: Key,
     next_number: u64,
 }
@@ -141,6 +143,7 @@ impl Streams {
             functions: FxHashMap::default(),
             words: FxHashMap::default(),
             gates: Vec::new(),
+            keys: Vec::new(),
             next_key: 0,
             next_number: 1,
         };
@@ -304,7 +307,9 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(&key) else { return false };
         stream.queue.push_back(Item { number, after: points, queued: false, work: Some(work) });
         if stream.queue.len() == 1 {
-            self.advance(vec![key], actions);
+            let mut keys = std::mem::take(&mut self.keys);
+            keys.push(key);
+            self.advance(keys, actions);
             return self.ready.back() == Some(&key);
         }
         false
@@ -367,6 +372,7 @@ impl Streams {
                 self.pop(key, &mut keys, actions);
             }
         }
+        self.keys = keys;
     }
 
     /// Takes the head off a stream and finds out who was waiting for that.
@@ -417,7 +423,8 @@ impl Streams {
         {
             self.keep(ordinal, error);
         }
-        let mut keys = vec![key];
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.push(key);
         self.pop(key, &mut keys, actions);
         self.advance(keys, actions);
     }

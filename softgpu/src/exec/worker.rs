@@ -32,7 +32,8 @@ struct Worker {
     index: u32,
     guard: Box<Guard>,
     residents: Vec<Team>,
-    free: Vec<Slot>,
+    #[expect(clippy::vec_box, reason = "slots are handed about, and their boxes are smaller")]
+    free: Vec<Box<Slot>>,
     opened: u64,
     /// What it is to do next.
     next: Option<Job>,
@@ -216,7 +217,7 @@ impl Worker {
         }
     }
 
-    fn slot(&mut self) -> Result<Slot> {
+    fn slot(&mut self) -> Result<Box<Slot>> {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
@@ -279,8 +280,8 @@ impl Worker {
         let (mut blocks, mut result) = (0, Ok(()));
         // Those that ran otherwise, and until when.
         let (mut before, mut since) = (0, begun);
-        let note = |blocks: u64, since: Instant, vectors| {
-            let (ns, blocks) = (nanoseconds(since.elapsed()), blocks * grid.cluster_blocks());
+        let note = |blocks: u64, since: Instant, until: Instant, vectors| {
+            let (ns, blocks) = (nanoseconds(until - since), blocks * grid.cluster_blocks());
             grid.note_tier(blocks, ns, vectors);
         };
         let left = loop {
@@ -301,8 +302,9 @@ impl Worker {
                 Next::Begun => {}
                 Next::Nothing => break 0,
                 Next::Otherwise(taken) => {
-                    note(blocks - before, since, resident.has_vectors());
-                    (before, since) = (blocks, Instant::now());
+                    let now = Instant::now();
+                    note(blocks - before, since, now, resident.has_vectors());
+                    (before, since) = (blocks, now);
                     self.free.push(resident.into_slot());
                     match self.begin(&grid, taken.clone()) {
                         Ok(other) => resident = other,
@@ -315,8 +317,9 @@ impl Worker {
             }
         };
         if let Some(cost) = grid.cost() {
-            cost.note(blocks * grid.cluster_blocks(), nanoseconds(begun.elapsed()));
-            note(blocks - before, since, resident.has_vectors());
+            let now = Instant::now();
+            cost.note(blocks * grid.cluster_blocks(), nanoseconds(now - begun));
+            note(blocks - before, since, now, resident.has_vectors());
         }
         self.free.push(resident.into_slot());
         self.ended(&grid, blocks + left, result);

@@ -132,7 +132,7 @@ impl Remote {
     /// it must be asked.
     fn receive_quietly(&self, stream: Handle, src: Region, dst: Region) -> bool {
         let bytes = src.width;
-        if bytes >= quiet::COPY_BELOW || src.height * src.depth != 1 || self.is_shared(dst.addr) {
+        if bytes >= quiet::COPY_BELOW || !src.is_run() || self.is_shared(dst.addr) {
             return false;
         }
         let Some(from) = self.direct.place_short(&src).filter(|_| self.credit.holds(&src)) else {

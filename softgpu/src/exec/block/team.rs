@@ -41,7 +41,7 @@ impl Team {
     /// Begins cluster `index` of the grid in a slot that was prepared for it; `next` are to follow there. `worker` is the index of the
     /// worker that runs it, and how many there are; `vectors` says whether groups of threads run as vectors, as the slot was prepared for.
     pub(in crate::exec) fn begin(
-        mut slot: Slot,
+        mut slot: Box<Slot>,
         grid: Arc<Grid>,
         index: u64,
         next: Range<u64>,
@@ -91,10 +91,10 @@ impl Team {
     }
 
     /// Gives the slot back.
-    pub(in crate::exec) fn into_slot(self) -> Slot {
+    pub(in crate::exec) fn into_slot(self) -> Box<Slot> {
         let Self { first, others, .. } = self;
-        let mut slot = first.slot;
-        slot.others.extend(others.into_iter().map(|block| block.slot));
+        let mut slot = first.into_slot();
+        slot.others.extend(others.into_iter().map(Resident::into_slot));
         slot
     }
 

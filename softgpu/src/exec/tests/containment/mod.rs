@@ -110,7 +110,7 @@ pub(super) struct Rig {
     guard: Box<Guard>,
     /// What serves faults beside allocations, as long as the guard may ask it.
     _mirror: Box<Mirror>,
-    slot: Option<Slot>,
+    slot: Option<Box<Slot>>,
     pub memory: u64,
     globals: u64,
     canaries: Vec<Canary>,
