@@ -302,34 +302,37 @@ pub struct Cut {
 /// An operation on matrix fragments: called with the 32 threads' state pointers.
 pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 
-/// Threads that run at once in code for vectors of threads: a group. Its first thread's number is a multiple of this.
-pub const LANES: usize = 8;
+/// Threads that run at once in code for vectors of threads: a group. Its first thread's number is a multiple of that. There is code for
+/// groups of these two sizes: each fills one of the processor's vectors with values of 32 bits, or two.
+pub const WIDTHS: [usize; 2] = [8, 16];
+/// The most threads of a group.
+pub const MOST_LANES: usize = WIDTHS[1];
 
 /// Where a group keeps what its threads leave at a cut, field by field: in code for vectors, this stands for the threads' own fields of
-/// the same names. The places of [`Vectors::cells`] follow, which stand for the threads' states.
+/// the same names. Smaller groups use the first of [`MOST_LANES`] places. The places of [`Vectors::cells`] follow, which stand for the threads' states.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Row {
     /// [`Thread::resume`]
-    pub resume: [u32; LANES],
+    pub resume: [u32; MOST_LANES],
     /// [`Thread::stop`]
-    pub stop: [u32; LANES],
+    pub stop: [u32; MOST_LANES],
     /// The first of [`Thread::op`]. The others stay in the threads.
-    pub op: [[u64; LANES]; ROW_OPERANDS],
+    pub op: [[u64; MOST_LANES]; ROW_OPERANDS],
 }
 
 /// How many operands of a cut a group's row has.
 pub const ROW_OPERANDS: usize = 4;
 
 impl Row {
-    /// How many bytes behind the state of a group's first thread the group's row lies.
-    pub fn offset(state_bytes: u32) -> usize {
-        state_stride(state_bytes) * LANES
+    /// How many bytes behind the state of a group's first thread the group's row lies, where groups have so many threads.
+    pub fn offset(state_bytes: u32, lanes: usize) -> usize {
+        state_stride(state_bytes) * lanes
     }
 
     /// How many bytes a group's states, row and cells take.
-    pub fn group_bytes(state_bytes: u32) -> usize {
-        2 * Self::offset(state_bytes) + size_of::<Self>()
+    pub fn group_bytes(state_bytes: u32, lanes: usize) -> usize {
+        2 * Self::offset(state_bytes, lanes) + size_of::<Self>()
     }
 }
 
@@ -338,7 +341,7 @@ pub fn state_stride(state_bytes: u32) -> usize {
     state_bytes.next_multiple_of(16) as usize
 }
 
-/// A value of the threads' states, as code for vectors keeps it: [`LANES`] times [`Cell::offset`] behind the row.
+/// A value of the threads' states, as code for vectors keeps it: as many times [`Cell::offset`] behind the row as a group has threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// Where it is in a thread's state.
@@ -369,12 +372,14 @@ pub type GroupFn = Box<dyn Fn(&GroupWork<'_>) -> Result<(), u32> + Send + Sync>;
 
 /// A kernel's machine code that runs several threads at once.
 pub struct Vectors {
-    /// Runs a row of threads, as [`Kernel::run`] does, but [`LANES`] at a time. `count` has to be a multiple of that, and each group of
+    /// Runs a row of threads, as [`Kernel::run`] does, but [`Vectors::lanes`] at a time. `count` has to be a multiple of that, and each group of
     /// threads has to go on in one place, to lie in one row of the block (with one
     /// `%tid.y` and `%tid.z` and consecutive `%tid.x`), and to be consecutive lanes of a warp. Their states follow each other at
     /// [`state_stride`], and a [`Row`] lies behind them. Kernels with cuts leave there what other
     /// kernels leave in the threads. Where a thread traps or faults, others of its group may have gone on.
     pub run: RunFn,
+    /// Threads of a group: one of [`WIDTHS`].
+    pub lanes: usize,
     /// What it keeps of the states.
     pub cells: Vec<Cell>,
     /// Whether it goes through barriers and operations of warps by itself, as far as it can. Where all threads of a block are run (whole warps, if
@@ -392,8 +397,8 @@ pub struct Kernel {
     pub name: String,
     /// The machine code.
     pub run: RunFn,
-    /// The kernel for vectors of threads, as soon as there is one.
-    pub vectors: std::sync::OnceLock<Vectors>,
+    /// The kernel for vectors of threads, as soon as there is one, by the place of their size in [`WIDTHS`].
+    pub vectors: [std::sync::OnceLock<Vectors>; WIDTHS.len()],
     /// Bytes of [`Thread::state`] per thread.
     pub state_bytes: u32,
     /// Bytes of local memory per thread that the kernel's own frame needs (calls come on top).
@@ -412,6 +417,24 @@ pub struct Kernel {
     pub group_ops: Vec<GroupFn>,
     /// Keeps the machine code alive, and knows which lines it comes from.
     pub code: std::sync::Arc<dyn Origins>,
+}
+
+impl Kernel {
+    /// There is code for vectors of threads now, if there has been none for groups of that size.
+    pub fn add_vectors(&self, vectors: Vectors) {
+        let _ = self.vectors[usize::from(vectors.lanes == WIDTHS[1])].set(vectors);
+    }
+
+    /// Whether there is code for vectors of threads.
+    pub fn has_vectors(&self) -> bool {
+        self.vectors.iter().any(|vectors| vectors.get().is_some())
+    }
+
+    /// The kernel for groups of so many threads, if there is one.
+    #[inline]
+    pub fn vectors_of(&self, lanes: usize) -> Option<&Vectors> {
+        self.vectors[usize::from(lanes == WIDTHS[1])].get().filter(|vectors| vectors.lanes == lanes)
+    }
 }
 
 /// Where machine code comes from, for messages.
@@ -469,7 +492,7 @@ pub struct Helpers {
     /// ([`texture::TextureOp`]), with operands and results in [`Block::words`]. 0, or the trap that the running thread ends with.
     pub texture: usize,
     /// `fn(block: *mut Block, first: *mut Thread, lanes: u64, operation: u64, operands: *mut Operands)`: the same for those threads among
-    /// [`LANES`] that are bits of `lanes`, one after another, with everything in `operands` ([`operands::Operands`]).
+    /// threads of a group that are bits of `lanes`, one after another, with everything in `operands` ([`operands::Operands`]).
     pub textures: usize,
     /// `fn(block: *mut Block, what: u64)`: a thread comes to a region, in kernels that are compiled to be counted
     /// ([`counted::Event`]).

@@ -1,6 +1,6 @@
 //! Where operations on textures and bulk copies have their operands and results.
 
-use super::LANES;
+use super::MOST_LANES;
 
 /// Words of 32 bits that an operation has for operands and results.
 pub const WORDS: usize = 12;
@@ -13,9 +13,9 @@ pub type Words = [u32; WORDS];
 #[repr(C, align(64))]
 pub struct Operands {
     /// By lane: the handle of the texture or surface, or the address of a tensor map or of memory.
-    pub objects: [u64; LANES],
+    pub objects: [u64; MOST_LANES],
     /// By word and lane: the [`Words`] of all threads.
-    pub words: [[u32; LANES]; WORDS],
+    pub words: [[u32; MOST_LANES]; WORDS],
     /// By lane: 0, or the trap that the thread ends with. Written for all lanes.
-    pub traps: [u32; LANES],
+    pub traps: [u32; MOST_LANES],
 }

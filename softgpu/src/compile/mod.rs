@@ -46,7 +46,7 @@ pub(crate) mod halves {
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cranelift_codegen::ir::{self, AbiParam, UserFuncName, types};
 use cranelift_codegen::isa::CallConv;
@@ -305,18 +305,18 @@ impl Linked {
             return Ok(kernel.clone());
         }
         let kernel = Arc::new(self.find_or_compile(index, id)?);
-        if vector::mode() == vector::Mode::First {
-            self.add_vectors(index, id, &kernel, Some(u64::MAX));
+        for &lanes in vector::mode().at_once() {
+            self.add_vectors(index, id, &kernel, lanes, Some(u64::MAX));
         }
         *slot = Some(kernel.clone());
         Ok(kernel)
     }
 
-    /// Gets code for vectors of threads for a kernel, where there can be some: what an earlier process has kept, or else compiled now, if that takes
+    /// Gets code for groups of so many threads for a kernel, where there can be some: what an earlier process has kept, or else compiled now, if that takes
     /// no more than `most` nanoseconds, by an estimate. Launches from then on may use it. Yields what it would take, if that is more.
-    pub fn improve(&self, index: u32, most: Option<u64>) -> Option<u64> {
+    pub fn improve(&self, index: u32, lanes: usize, most: Option<u64>) -> Option<u64> {
         let (kernel, &id) = (self.compiled(index)?, self.unit.kernels.get(index as usize)?);
-        self.add_vectors(index, id, &kernel, most)
+        self.add_vectors(index, id, &kernel, lanes, most)
     }
 
     fn add_vectors(
@@ -324,15 +324,16 @@ impl Linked {
         index: u32,
         id: FunctionId,
         kernel: &abi::Kernel,
+        lanes: usize,
         most: Option<u64>,
     ) -> Option<u64> {
-        if kernel.vectors.get().is_some() {
+        if kernel.vectors_of(lanes).is_some() {
             return None;
         }
-        let made = self.find_or_compile_vectors(index, id, kernel, most);
+        let made = self.find_or_compile_vectors(index, (id, lanes), kernel, most);
         let placed = made.and_then(|made| made.place(self.unit.table()).map_err(|e| e.to_string().into()));
         match placed {
-            Ok(vectors) => _ = kernel.vectors.set(vectors),
+            Ok(vectors) => kernel.add_vectors(vectors),
             Err(vector::NotMade::Refused(why)) => vector::say(&kernel.name, &why),
             Err(vector::NotMade::Costs(nanoseconds)) => return Some(nanoseconds),
         }
@@ -342,14 +343,16 @@ impl Linked {
     fn find_or_compile_vectors(
         &self,
         index: u32,
-        id: FunctionId,
+        (id, lanes): (FunctionId, usize),
         kernel: &abi::Kernel,
         most: Option<u64>,
     ) -> Result<vector::Made, vector::NotMade> {
-        let kept =
-            self.kept(index).map_err(|e| e.to_string())?.map(|(shelf, name)| (shelf, vector::name(&name)));
+        let kept = self
+            .kept(index)
+            .map_err(|e| e.to_string())?
+            .map(|(shelf, name)| (shelf, vector::name(&name, lanes)));
         // The state is that of the code it stands beside.
-        let fits = |made: &vector::Made| made.state_bytes == kernel.state_bytes;
+        let fits = |made: &vector::Made| made.state_bytes == kernel.state_bytes && made.lanes == lanes;
         if let Some((shelf, name)) = &kept
             && let Some(made) = shelf.find(name, vector::Made::from_bytes).filter(fits)
         {
@@ -360,7 +363,7 @@ impl Linked {
         let form = if kernel.cuts.is_empty() { Form::VectorsInOne } else { Form::Vectors };
         // Until it has been kept: a process that ends waits for this.
         let compiler = vector::Compiler::begin()?;
-        let made = self.compile_vectors(&compiler, id, form, most)?;
+        let made = self.compile_vectors(&compiler, (id, lanes), form, most)?;
         if !fits(&made) {
             return Err("its state is another one".to_owned().into());
         }
@@ -464,7 +467,7 @@ impl Linked {
     fn compile_vectors(
         &self,
         compiler: &vector::Compiler,
-        id: FunctionId,
+        (id, lanes): (FunctionId, usize),
         form: Form,
         most: u64,
     ) -> Result<vector::Made, vector::NotMade> {
@@ -478,7 +481,14 @@ impl Linked {
             let sizes = (verified.facts.state_bytes, verified.frame);
             let Surroundings { helpers, table, .. } = *verified.around;
             let places = relocate::Places { helpers, table };
-            Ok(compiler.compile(id, &verified.machine.func, sizes, &verified.facts.cuts, &places, most))
+            Ok(compiler.compile(
+                (id, lanes),
+                &verified.machine.func,
+                sizes,
+                &verified.facts.cuts,
+                &places,
+                most,
+            ))
         });
         compiled.map_err(|error| error.to_string().into()).flatten()
     }
@@ -548,7 +558,7 @@ impl Linked {
         Ok(abi::Kernel {
             name: self.unit.module.functions[id.0 as usize].name.clone(),
             run,
-            vectors: OnceLock::new(),
+            vectors: Default::default(),
             state_bytes: compiled.state_bytes,
             local_bytes: compiled.local_bytes,
             static_shared: compiled.static_shared,

@@ -21,9 +21,9 @@ use super::slot::Slot;
 use super::texture;
 use super::warp::{self, lanes};
 use crate::abi::{
-    APART, ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, LANES, RESERVED_SHARED_AT,
-    RESERVED_SHARED_BYTES, STOP_EXIT, STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION,
-    TRAP_LINE, TRAP_MISALIGNED, TRAP_STACK, TRAP_TENSOR_MAP, Thread, WARP,
+    APART, ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES,
+    STOP_EXIT, STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE,
+    TRAP_MISALIGNED, TRAP_STACK, TRAP_TENSOR_MAP, Thread, WARP,
 };
 
 /// How far a block has come.
@@ -51,6 +51,8 @@ pub(super) struct Context {
     pub told: Cell<bool>,
     /// What counts in the block, if anything does.
     pub counter: Option<RefCell<BlockCounter>>,
+    /// How many threads of a group run at once; 0 where they run one by one.
+    pub lanes: usize,
     /// The texture that was used last.
     pub texture: Box<texture::Latest>,
     /// The address of the first thread, and the local memory of all.
@@ -105,8 +107,8 @@ pub(super) struct Resident {
     warps: Vec<Warp>,
     barriers: Barriers,
     rows: Rows,
-    /// Whether groups of threads run as vectors.
-    has_vectors: bool,
+    /// How many threads of a group run at once; 0 where they run one by one.
+    lanes: usize,
     /// Whether nothing has run yet of a block whose code goes through all barriers by itself: of its warps nothing is noted then.
     is_untouched: bool,
     /// How many rounds lanes wait for others that let others go first.
@@ -120,14 +122,14 @@ unsafe impl Send for Resident {}
 impl Resident {
     /// Begins the block of a rank in cluster `index` of the grid, in a slot that was prepared for it. Where nobody has asked for
     /// clusters, each block is one. The shared memory of the cluster begins at `shared_base`. `worker` is the index of the
-    /// worker that runs it, and how many there are. `has_vectors` is what the slot was prepared for.
+    /// worker that runs it, and how many there are. `lanes` is what the slot was prepared for.
     fn begin(
         mut slot: Box<Slot>,
         grid: Arc<Grid>,
         (index, rank): (u64, u32),
         shared_base: u64,
         worker: (u32, u32),
-        has_vectors: bool,
+        lanes: usize,
     ) -> Self {
         let (ctaid, cluster) = grid.place(index, rank, shared_base);
         let block = Box::new(Block {
@@ -154,7 +156,8 @@ impl Resident {
         let (first, local) = (slot.threads.as_ptr(), slot.local());
         let told = Cell::new(true);
         let texture = slot.texture.take().unwrap_or_default();
-        let context = Box::new(Context { grid, guard, arena, check, counter, told, texture, first, local });
+        let context =
+            Box::new(Context { grid, guard, arena, check, counter, told, lanes, texture, first, local });
         let mut resident = Self {
             slot,
             block,
@@ -162,7 +165,7 @@ impl Resident {
             warps: Vec::new(),
             barriers: Barriers::new(),
             rows: Rows::default(),
-            has_vectors,
+            lanes,
             is_untouched: false,
             patience: PATIENCE,
         };
@@ -212,14 +215,13 @@ impl Resident {
             return;
         }
         // All begin in one place.
-        self.block.together = if self.has_vectors { STOP_EXIT } else { APART };
+        self.block.together = if self.lanes > 0 { STOP_EXIT } else { APART };
         let grid = &self.context.grid;
         let (kernel, count) = (&grid.kernel, self.slot.threads.len());
-        let phases = kernel.vectors.get().is_some_and(|vectors| vectors.phases);
+        let phases = kernel.vectors_of(self.lanes).is_some_and(|vectors| vectors.phases);
         let warps = !grid.has_warp_cuts || count.is_multiple_of(WARP);
         self.is_untouched = phases && warps && self.whole_block(count).is_some();
-        let rows = self.has_vectors.then_some(!self.is_untouched);
-        self.rows.begin(&mut self.slot, kernel, rows);
+        self.rows.begin(&mut self.slot, kernel, self.lanes, !self.is_untouched);
         self.warps.clear();
         if !self.is_untouched {
             self.begin_warps();
@@ -302,7 +304,8 @@ impl Resident {
     /// Calls the machine code for some threads in a row: for vectors of threads where these are alike, else for one after another.
     fn run(&mut self, guard: &mut Guard, first: usize, count: usize) -> Result<()> {
         let one = self.context.grid.kernel.run as *const c_void;
-        if !self.has_vectors {
+        let lanes = self.lanes;
+        if lanes == 0 {
             return self.call(guard, one, first, count);
         }
         let end = first + count;
@@ -312,11 +315,11 @@ impl Resident {
         }
         while at < end {
             let many = self.is_group(at, end);
-            let mut stop = at + if many { LANES } else { 1 };
+            let mut stop = at + if many { lanes } else { 1 };
             while stop < end && self.is_group(stop, end) == many {
-                stop += if many { LANES } else { 1 };
+                stop += if many { lanes } else { 1 };
             }
-            let function = match self.context.grid.kernel.vectors.get().filter(|_| many) {
+            let function = match self.context.grid.kernel.vectors_of(lanes).filter(|_| many) {
                 Some(vectors) => vectors.run as *const c_void,
                 None => {
                     self.spread(at, stop);
@@ -340,25 +343,25 @@ impl Resident {
 
     /// The code for vectors of threads where all threads of the block go on in one place, as code for vectors has left them.
     fn whole_block(&self, count: usize) -> Option<*const c_void> {
-        let whole = count == self.slot.threads.len() && count.is_multiple_of(LANES);
+        let whole = self.lanes > 0 && count == self.slot.threads.len() && count.is_multiple_of(self.lanes);
         let grid = &self.context.grid;
         let known = !grid.has_cuts || self.block.together != APART;
-        let vectors = grid.kernel.vectors.get().filter(|_| whole && known);
+        let vectors = grid.kernel.vectors_of(self.lanes).filter(|_| whole && known);
         vectors.map(|vectors| vectors.run as *const c_void)
     }
 
     /// Whether the threads of a group from one on can go on together.
     fn is_group(&mut self, at: usize, end: usize) -> bool {
-        let whole = at.is_multiple_of(LANES) && at + LANES <= end;
+        let whole = at.is_multiple_of(self.lanes) && at + self.lanes <= end;
         let grid = &self.context.grid;
-        whole && (!grid.has_cuts || self.rows.together(&mut self.slot, &grid.kernel, at / LANES))
+        whole && (!grid.has_cuts || self.rows.together(&mut self.slot, &grid.kernel, at / self.lanes))
     }
 
     /// Gives threads what they left in rows.
     fn spread(&mut self, first: usize, end: usize) {
         self.block.together = APART;
         if self.rows.are_there() {
-            for group in first / LANES..end.div_ceil(LANES) {
+            for group in first / self.lanes..end.div_ceil(self.lanes) {
                 self.rows.spread(&mut self.slot, &self.context.grid.kernel, group);
             }
         }
@@ -411,7 +414,7 @@ impl Resident {
             self.run_all(guard)?;
             return Ok(true);
         }
-        if all && self.has_vectors && self.alive() == self.slot.threads.len() {
+        if all && self.lanes > 0 && self.alive() == self.slot.threads.len() {
             self.run_all_warps(guard)?;
             return Ok(true);
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::{tiers, warp};
-use crate::abi::{CLUSTER_STRIDE, CutKind, Kernel, LANES, Place};
+use crate::abi::{CLUSTER_STRIDE, CutKind, Kernel, Place, Vectors, WIDTHS};
 use crate::compile::vector;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
@@ -85,8 +85,8 @@ pub(super) struct Grid {
     pub has_cuts: bool,
     /// Whether there are operations of a warp.
     pub has_warp_cuts: bool,
-    /// Whether groups of its threads run as vectors: in blocks that begin from now on.
-    vectors: AtomicBool,
+    /// How many threads of a group run at once, in blocks that begin from now on; 0 where they run one by one.
+    lanes: AtomicUsize,
     /// Whether some of its blocks ran as vectors, and others did not.
     mixed: AtomicBool,
     /// When its blocks could be begun.
@@ -108,13 +108,29 @@ pub(super) struct Grid {
     counts: Mutex<Counts>,
 }
 
-/// Whether the groups of a grid's threads run as vectors: there is code for that, which is to be run, and they lie in rows of the block.
-fn runs_as_vectors(spec: &GridSpec) -> bool {
-    let [x, y, z] = spec.block.map(|n| n as usize);
-    let rows = (y == 1 && z == 1 || x.is_multiple_of(LANES)) && x * y * z >= LANES;
-    let preferred = || spec.origin.0.tiers(spec.origin.1).is_none_or(|t| t.prefers_vectors(vector::mode()));
-    let fits = spec.kernel.vectors.get().is_some_and(|v| u64::from(v.local_bytes) <= spec.local_stride);
-    rows && fits && preferred()
+/// How many threads of a grid's groups run at once: there is code for that, which is to be run, and they lie in rows of the block. 0 where there is
+/// none.
+fn lanes_of(spec: &GridSpec) -> usize {
+    let there = |lanes: &usize| {
+        let fits = |vectors: &Vectors| u64::from(vectors.local_bytes) <= spec.local_stride;
+        lie_in_rows(spec.block, *lanes) && spec.kernel.vectors_of(*lanes).is_some_and(fits)
+    };
+    let (mode, tiers) = (vector::mode(), spec.origin.0.tiers(spec.origin.1));
+    let [narrow, wide] = WIDTHS.map(|lanes| Some(lanes).filter(there));
+    let lanes = match (narrow, wide) {
+        (Some(_), Some(wide)) if tiers.is_none_or(|tiers| tiers.prefers_wide(mode)) => wide,
+        (narrow, wide) => match narrow.or(wide) {
+            Some(lanes) => lanes,
+            None => return 0,
+        },
+    };
+    if tiers.is_none_or(|tiers| tiers.prefers_vectors(mode)) { lanes } else { 0 }
+}
+
+/// Whether groups of so many threads lie in one row of a block each, but for what is left over.
+fn lie_in_rows(block: [u32; 3], lanes: usize) -> bool {
+    let [x, y, z] = block.map(|n| n as usize);
+    (y == 1 && z == 1 || x.is_multiple_of(lanes)) && x * y * z >= lanes
 }
 
 impl Deref for Grid {
@@ -141,7 +157,7 @@ impl Grid {
             begun: Instant::now(),
             has_cuts: !spec.kernel.cuts.is_empty(),
             has_warp_cuts: spec.kernel.cuts.iter().any(|c| warp::is_of_warp(c.kind)),
-            vectors: AtomicBool::new(runs_as_vectors(&spec)),
+            lanes: AtomicUsize::new(lanes_of(&spec)),
             mixed: AtomicBool::new(false),
             spec,
             total,
@@ -236,20 +252,26 @@ impl Grid {
             let ns = nanoseconds(self.begun.elapsed()).saturating_mul(helpers);
             cost.note(self.total * self.each, ns);
             if !self.mixed.load(Ordering::Relaxed) {
-                self.note_tier(self.total * self.each, ns, self.has_vectors());
+                self.note_tier(self.total * self.each, ns, self.lanes());
             }
         }
     }
 
-    /// So many of its blocks have taken so many nanoseconds of processors, as vectors or not.
-    pub(super) fn note_tier(&self, blocks: u64, ns: u64, vectors: bool) {
-        tiers::note(&self.origin.0, self.origin.1, blocks, ns, vectors);
+    /// So many of its blocks have taken so many nanoseconds of processors, in groups of so many threads.
+    pub(super) fn note_tier(&self, blocks: u64, ns: u64, lanes: usize) {
+        let can_be_wide = lie_in_rows(self.block, WIDTHS[1]);
+        tiers::note(&self.origin.0, self.origin.1, blocks, ns, (lanes, can_be_wide));
+    }
+
+    /// How many threads of a group run at once in a block that begins now; 0 where they run one by one.
+    #[inline]
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.load(Ordering::Relaxed)
     }
 
     /// Whether groups of threads of a block that begins now run as vectors.
-    #[inline]
-    pub(super) fn has_vectors(&self) -> bool {
-        self.vectors.load(Ordering::Relaxed)
+    fn has_vectors(&self) -> bool {
+        self.lanes() != 0
     }
 
     /// Has a grid that runs for long get code for vectors, and its further blocks run so as soon as there is some.
@@ -258,11 +280,10 @@ impl Grid {
             return;
         }
         let (module, function) = &self.origin;
-        if tiers::note_running(module, *function, nanoseconds(self.begun.elapsed()))
-            && runs_as_vectors(&self.spec)
-        {
-            self.mixed.store(true, Ordering::Relaxed);
-            self.vectors.store(true, Ordering::Relaxed);
+        if tiers::note_running(module, *function, nanoseconds(self.begun.elapsed())) {
+            let lanes = lanes_of(&self.spec);
+            self.mixed.fetch_or(lanes != 0, Ordering::Relaxed);
+            self.lanes.store(lanes, Ordering::Relaxed);
         }
     }
 

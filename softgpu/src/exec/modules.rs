@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::contained::contained;
 use super::helpers;
 use super::tiers::{Earned, Tiers};
-use crate::abi;
+use crate::abi::{self, WIDTHS};
 use crate::compile::{Environment, GlobalLayout, Linked, Program};
 use rgpu_image::{self as image, ptx};
 
@@ -32,7 +32,7 @@ pub(super) trait Kernels: Send + Sync {
     fn kernel(&self, index: u32) -> Result<Arc<abi::Kernel>>;
 
     /// As [`Linked::improve`], of a kernel that has been compiled.
-    fn improve(&self, _index: u32, _most: Option<u64>) -> Option<u64> {
+    fn improve(&self, _index: u32, _lanes: usize, _most: Option<u64>) -> Option<u64> {
         None
     }
 }
@@ -50,8 +50,8 @@ impl Kernels for Linked {
         Linked::kernel(self, index)
     }
 
-    fn improve(&self, index: u32, most: Option<u64>) -> Option<u64> {
-        Linked::improve(self, index, most)
+    fn improve(&self, index: u32, lanes: usize, most: Option<u64>) -> Option<u64> {
+        Linked::improve(self, index, lanes, most)
     }
 }
 
@@ -133,12 +133,16 @@ impl Module {
     /// Gets code for vectors of threads for a kernel, if there can be some: what is kept, or else, if it has earned that, what is made now.
     pub(super) fn improve(&self, function: u32, earned: Earned) {
         let Some(tiers) = self.tiers(function) else { return };
-        let most = match earned {
-            Earned::Look => None,
-            Earned::Compile(most) => Some(most),
+        let [narrow, wide] = WIDTHS;
+        let (most, most_wide) = match earned {
+            Earned::Look => (None, None),
+            Earned::Compile(most) => (Some(most), None),
+            Earned::Wide(most) => (None, Some(most)),
         };
-        if let Some(nanoseconds) = self.kernels.improve(function, most) {
-            tiers.postpone(nanoseconds);
+        for (lanes, most) in [(narrow, most), (wide, most_wide)] {
+            if let Some(nanoseconds) = self.kernels.improve(function, lanes, most) {
+                tiers.postpone(lanes, nanoseconds);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::block::Context;
 use crate::abi::operands::{Operands, Words};
-use crate::abi::{Block, LANES, Thread};
+use crate::abi::{Block, MOST_LANES, Thread};
 
 /// Calls an operation with the operands of the running thread; yields what that does.
 ///
@@ -38,8 +38,8 @@ pub(super) unsafe fn of_lanes(
         (*context.guard).want_room();
         &mut *given
     };
-    given.traps = [0; LANES];
-    for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+    given.traps = [0; MOST_LANES];
+    for lane in (0..MOST_LANES).filter(|lane| lanes >> lane & 1 != 0) {
         // SAFETY: as the caller promises: there are as many threads.
         unsafe { (*block).cursor = first.add(lane) };
         let mut words = given.words.map(|row| row[lane]);

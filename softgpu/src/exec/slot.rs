@@ -7,7 +7,7 @@ use rgpu_device::{Code, Error, Range, Result};
 use super::arena::{Arena, CLUSTER_LOCAL, LOCAL};
 use super::grid::Grid;
 use super::texture;
-use crate::abi::{LANES, Row, Thread, WARP, state_stride};
+use crate::abi::{MOST_LANES, Row, Thread, WARP, state_stride};
 
 /// Local memory becomes accessible in steps of this size.
 const STEP: u64 = 1 << 20;
@@ -45,14 +45,22 @@ struct Shape {
     block: [u32; 3],
     local_stride: u64,
     state_bytes: u32,
-    /// Whether groups of threads have rows behind their states.
-    rows: bool,
+    /// Threads of a group, of which each has a row behind their states; 0 where there are no rows.
+    lanes: usize,
 }
 
 impl Shape {
+    /// How many threads' states lie side by side.
+    fn side_by_side(self) -> usize {
+        if self.lanes == 0 { MOST_LANES } else { self.lanes }
+    }
+
     /// From the state of a group's first thread to the next group's.
     fn group_bytes(self) -> usize {
-        if self.rows { Row::group_bytes(self.state_bytes) } else { Row::offset(self.state_bytes) }
+        match self.lanes {
+            0 => Row::offset(self.state_bytes, self.side_by_side()),
+            lanes => Row::group_bytes(self.state_bytes, lanes),
+        }
     }
 }
 
@@ -81,9 +89,9 @@ impl Slot {
         }))
     }
 
-    /// Sets the threads up for a block of the grid, or for the blocks of a cluster, which run as vectors or not. `resume` is the caller's to
-    /// reset.
-    pub(super) fn prepare(&mut self, grid: &Grid, vectors: bool) -> Result<()> {
+    /// Sets the threads up for a block of the grid, or for the blocks of a cluster, whose threads run in groups of so many or,
+    /// with 0, one by one. `resume` is the caller's to reset.
+    pub(super) fn prepare(&mut self, grid: &Grid, lanes: usize) -> Result<()> {
         let others = grid.cluster_blocks() as usize - 1;
         if self.others.len() != others {
             self.close(others);
@@ -93,8 +101,8 @@ impl Slot {
             }
         }
         let most = if others == 0 { LOCAL } else { CLUSTER_LOCAL };
-        self.prepare_one(grid, most, vectors)?;
-        self.others.iter_mut().try_for_each(|other| other.prepare_one(grid, most, vectors))
+        self.prepare_one(grid, most, lanes)?;
+        self.others.iter_mut().try_for_each(|other| other.prepare_one(grid, most, lanes))
     }
 
     /// Makes the shared memory of all blocks of a cluster but so many and the first inaccessible: no address leads there any more.
@@ -107,9 +115,9 @@ impl Slot {
         }
     }
 
-    fn prepare_one(&mut self, grid: &Grid, most: u64, vectors: bool) -> Result<()> {
+    fn prepare_one(&mut self, grid: &Grid, most: u64, lanes: usize) -> Result<()> {
         let (block, local_stride, state_bytes) = (grid.block, grid.local_stride, grid.kernel.state_bytes);
-        let shape = Shape { block, local_stride, state_bytes, rows: vectors };
+        let shape = Shape { block, local_stride, state_bytes, lanes };
         if self.shape == shape {
             return Ok(());
         }
@@ -129,8 +137,8 @@ impl Slot {
             self.local_open = open;
         }
         // One more group, whose first state is for lanes that a partial warp lacks.
-        let (stride, group) = (state_stride(state_bytes), shape.group_bytes());
-        let lines = group / size_of::<Line>() * (count as usize / LANES + 2);
+        let (stride, group, lanes) = (state_stride(state_bytes), shape.group_bytes(), shape.side_by_side());
+        let lines = group / size_of::<Line>() * (count as usize / lanes + 2);
         if self.states.len() < lines {
             self.states = vec![Line([0; 64]); lines];
         }
@@ -151,7 +159,7 @@ impl Slot {
                 local_base,
                 local_end: local_base + grid.local_stride,
                 // SAFETY: `states` is as long as that.
-                state: unsafe { first.add(i as usize / LANES * group + i as usize % LANES * stride) },
+                state: unsafe { first.add(i as usize / lanes * group + i as usize % lanes * stride) },
             });
         }
         self.shape = shape;
@@ -180,9 +188,9 @@ impl Slot {
 
     /// State memory that belongs to no thread.
     pub(super) fn spare_state(&mut self) -> *mut u8 {
-        let group = self.shape.group_bytes();
+        let (group, lanes) = (self.shape.group_bytes(), self.shape.side_by_side());
         // SAFETY: `prepare` made room for a group more than there are threads.
-        unsafe { self.states.as_mut_ptr().cast::<u8>().add(group * (self.threads.len() / LANES + 1)) }
+        unsafe { self.states.as_mut_ptr().cast::<u8>().add(group * (self.threads.len() / lanes + 1)) }
     }
 
     /// Gives memory that only large kernels need back to the system.

@@ -1,5 +1,6 @@
 //! Which code of a kernel is run: each kernel begins in the first tier, and one that has taken long enough gets code for vectors of threads,
-//! kept by an earlier process or made in the background. What then takes less time per block is run.
+//! kept by an earlier process or made in the background. What then takes less time per block is run. So it is with code for larger groups of
+//! threads: a kernel that has taken long enough as vectors gets that too.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use super::contained::contained;
 use super::modules::Module;
 use super::worker::spawn_masked;
+use crate::abi::WIDTHS;
 use crate::compile::vector::{self, Mode};
 
 /// What a kernel has to have taken of the processors before code is looked for that an earlier process has kept: several times what that takes.
@@ -18,6 +20,8 @@ const LOOKED_FOR: u64 = 1_000_000;
 const LOOKED_FOR_AT_ONCE: u64 = 10_000_000;
 /// What it has to have taken before it earns code that is made now: about what making that takes, of most kernels.
 const EARNED: u64 = 40_000_000;
+/// What it has to have taken as vectors before it earns code for larger groups. That takes longer to make, and does not help all kernels.
+const EARNED_WIDE: u64 = 3 * EARNED;
 /// Launches that tell how fast a tier is.
 const TRIALS: u32 = 4;
 /// Launches as vectors after which one is not, if none has told yet how fast the first tier is: where the first launch has gone over to vectors, it is not
@@ -81,9 +85,9 @@ impl Trial {
     }
 
     /// Whether the next launch is to run as vectors, as far as that is known.
-    fn prefers_vectors(&self) -> Option<bool> {
-        let [threads, vectors] = [0, 1].map(|tier: usize| self.left[tier].load(Relaxed));
-        if threads + vectors > 0 { Some(vectors >= threads) } else { self.verdict.get() }
+    fn prefers_second(&self) -> Option<bool> {
+        let [first, second] = [0, 1].map(|way: usize| self.left[way].load(Relaxed));
+        if first + second > 0 { Some(second >= first) } else { self.verdict.get() }
     }
 
     /// Notes a launch; true if it is time for another trial.
@@ -122,6 +126,46 @@ impl AtomicVerdict {
     }
 }
 
+/// What is known of two ways to run a kernel, of which the second is expected to be faster.
+#[derive(Debug, Default)]
+struct Choice {
+    ways: [Speed; 2],
+    trial: Trial,
+}
+
+impl Choice {
+    /// Whether the next launch is to go the second way.
+    fn prefers_second(&self) -> bool {
+        let [slow, fast] = &self.ways;
+        let launches = fast.launches.load(Relaxed);
+        if launches < TRIALS {
+            return true;
+        }
+        if let Some(second) = self.trial.prefers_second() {
+            return second;
+        }
+        match slow.best.load(Relaxed) {
+            0 => launches < BLIND_TRIALS,
+            slow => fast.best.load(Relaxed).saturating_mul(100) <= slow.saturating_mul(100 + TOLERANCE),
+        }
+    }
+
+    /// Blocks have taken so many nanoseconds of processors. Has both ways tried by turns where what is known of them is near, and from time to time.
+    fn note(&self, blocks: u64, ns: u64, second: bool) {
+        self.ways[usize::from(second)].note(blocks, ns);
+        let tried = self.ways[1].launches.load(Relaxed);
+        if tried < TRIALS {
+            return;
+        }
+        let [slow, fast] = [0, 1].map(|way: usize| self.ways[way].best.load(Relaxed));
+        let near = slow < fast.saturating_mul(CLEARLY) && fast < slow.saturating_mul(CLEARLY);
+        let first = second && tried == TRIALS;
+        if first && near || self.trial.note(blocks, ns, second) && slow != 0 {
+            self.trial.begin();
+        }
+    }
+}
+
 /// What a kernel has earned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Earned {
@@ -129,94 +173,106 @@ pub(super) enum Earned {
     Look,
     /// That it is made, if there is none and that takes no more than so many nanoseconds.
     Compile(u64),
+    /// That code for larger groups is made: likewise.
+    Wide(u64),
+}
+
+/// What a kernel pays for code with.
+#[derive(Debug, Default)]
+struct Account {
+    /// Nanoseconds of processors that it has taken without.
+    spent: AtomicU64,
+    /// What making code takes, in nanoseconds, if that is known to be more than what is asked of all kernels.
+    costs: AtomicU64,
+    /// Whether code was ordered to be made.
+    ordered: AtomicBool,
+}
+
+impl Account {
+    /// What it has spent, with so many nanoseconds that are not noted yet, if that is as much as is asked of all kernels and as making code takes;
+    /// once.
+    fn pays(&self, more: u64, least: u64) -> Option<u64> {
+        let spent = self.spent.load(Relaxed).saturating_add(more);
+        (spent >= self.costs.load(Relaxed).max(least) && once(&self.ordered)).then_some(spent)
+    }
+}
+
+/// Whether something is done for the first time.
+fn once(done: &AtomicBool) -> bool {
+    !done.load(Relaxed) && !done.swap(true, Relaxed)
 }
 
 /// What is known of a kernel's tiers.
 #[derive(Debug, Default)]
 pub(super) struct Tiers {
-    /// Nanoseconds of processors that it has taken in the first tier.
-    spent: AtomicU64,
-    /// Whether code that is kept was asked for, and whether code was ordered to be made.
-    asked: [AtomicBool; 2],
-    /// What making code takes, in nanoseconds, if that is known to be more than [`EARNED`].
-    costs: AtomicU64,
-    threads: Speed,
-    vectors: Speed,
-    trial: Trial,
+    /// What it has spent in the first tier, and in small groups.
+    accounts: [Account; 2],
+    /// Whether code that is kept was asked for.
+    looked: AtomicBool,
+    /// Between threads and vectors.
+    vectors: Choice,
+    /// Between small groups and large ones.
+    wide: Choice,
 }
 
 impl Tiers {
     /// Whether a launch is to run as vectors, where there is code for that.
     pub(super) fn prefers_vectors(&self, mode: Mode) -> bool {
-        let (slow, fast) = (self.threads.best.load(Relaxed), self.vectors.best.load(Relaxed));
-        let launches = self.vectors.launches.load(Relaxed);
-        if mode == Mode::First || launches < TRIALS {
-            return true;
-        }
-        if let Some(vectors) = self.trial.prefers_vectors() {
-            return vectors;
-        }
-        if slow == 0 {
-            return launches < BLIND_TRIALS;
-        }
-        fast.saturating_mul(100) <= slow.saturating_mul(100 + TOLERANCE)
+        matches!(mode, Mode::First | Mode::Wide) || self.vectors.prefers_second()
     }
 
-    /// Making code takes so many nanoseconds: it is not made before the kernel has taken as long.
-    pub(super) fn postpone(&self, nanoseconds: u64) {
-        self.costs.store(nanoseconds, Relaxed);
-        self.asked[1].store(false, Relaxed);
+    /// Whether it is to run in large groups then, where there is code for both.
+    pub(super) fn prefers_wide(&self, mode: Mode) -> bool {
+        mode == Mode::Wide || self.wide.prefers_second()
     }
 
-    /// Blocks of a kernel have taken so many nanoseconds of processors. What it has earned by that, if anything.
-    fn note(&self, blocks: u64, ns: u64, vectors: bool) -> Option<Earned> {
-        let speed = if vectors { &self.vectors } else { &self.threads };
-        speed.note(blocks, ns);
-        self.judge(blocks, ns, vectors);
-        if vectors {
+    /// Making code for groups of so many threads takes so many nanoseconds: it is not made before the kernel has taken as long.
+    pub(super) fn postpone(&self, lanes: usize, nanoseconds: u64) {
+        let account = &self.accounts[usize::from(lanes == WIDTHS[1])];
+        account.costs.store(nanoseconds, Relaxed);
+        account.ordered.store(false, Relaxed);
+    }
+
+    /// Blocks of a kernel have taken so many nanoseconds of processors, in groups of so many threads; and whether their threads could be in large
+    /// groups. What it has earned by that, if anything.
+    fn note(&self, blocks: u64, ns: u64, (lanes, can_be_wide): (usize, bool)) -> Option<Earned> {
+        self.vectors.note(blocks, ns, lanes != 0);
+        if lanes == 0 {
+            self.accounts[0].spent.fetch_add(ns, Relaxed);
+            return self.earns(0);
+        }
+        if !can_be_wide {
             return None;
         }
-        self.spent.fetch_add(ns, Relaxed);
-        self.earns(0)
+        self.wide.note(blocks, ns, lanes == WIDTHS[1]);
+        if lanes == WIDTHS[1] {
+            return None;
+        }
+        self.accounts[1].spent.fetch_add(ns, Relaxed);
+        self.accounts[1].pays(0, EARNED_WIDE).map(Earned::Wide)
     }
 
-    /// Has both tiers tried by turns where what is known of them is near, and from time to time.
-    fn judge(&self, blocks: u64, ns: u64, vectors: bool) {
-        let tried = self.vectors.launches.load(Relaxed);
-        if tried < TRIALS {
-            return;
-        }
-        let (slow, fast) = (self.threads.best.load(Relaxed), self.vectors.best.load(Relaxed));
-        let near = slow < fast.saturating_mul(CLEARLY) && fast < slow.saturating_mul(CLEARLY);
-        let first = vectors && tried == TRIALS;
-        if first && near || self.trial.note(blocks, ns, vectors) && slow != 0 {
-            self.trial.begin();
-        }
-    }
-
-    /// What it has earned with so many nanoseconds that are not noted yet; each thing once.
+    /// What it has earned in the first tier with so many nanoseconds that are not noted yet; each thing once.
     fn earns(&self, more: u64) -> Option<Earned> {
-        let spent = self.spent.load(Relaxed).saturating_add(more);
-        let [looked, made] = &self.asked;
-        let first = |asked: &AtomicBool| !asked.load(Relaxed) && !asked.swap(true, Relaxed);
-        if spent >= self.costs.load(Relaxed).max(EARNED) && first(made) {
+        if let Some(spent) = self.accounts[0].pays(more, EARNED) {
             // That looks first, too.
-            looked.store(true, Relaxed);
+            self.looked.store(true, Relaxed);
             return Some(Earned::Compile(spent));
         }
-        let tried = self.threads.launches.load(Relaxed) >= TRIALS;
+        let tried = self.vectors.ways[0].launches.load(Relaxed) >= TRIALS;
         let enough = if tried { LOOKED_FOR } else { LOOKED_FOR_AT_ONCE };
-        (spent >= enough && first(looked)).then_some(Earned::Look)
+        let spent = self.accounts[0].spent.load(Relaxed).saturating_add(more);
+        (spent >= enough && once(&self.looked)).then_some(Earned::Look)
     }
 }
 
-/// Notes what a launch of a kernel has cost, and has code made that it has earned.
-pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, vectors: bool) {
+/// Notes what a launch of a kernel has cost, in groups of so many threads, and has code made that it has earned. See [`Tiers`].
+pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, lanes: (usize, bool)) {
     if vector::mode() != Mode::Auto {
         return;
     }
     let Some(tiers) = module.tiers(function) else { return };
-    if let Some(earned) = tiers.note(blocks, ns, vectors) {
+    if let Some(earned) = tiers.note(blocks, ns, lanes) {
         order(module, function, earned);
     }
 }
@@ -231,7 +287,7 @@ pub(super) fn note_running(module: &Arc<Module>, function: u32, ns: u64) -> bool
     if let Some(earned) = tiers.earns(ns) {
         order(module, function, earned);
     }
-    tiers.asked[0].load(Relaxed)
+    tiers.looked.load(Relaxed)
 }
 
 fn order(module: &Arc<Module>, function: u32, earned: Earned) {
@@ -267,31 +323,35 @@ fn compiler() -> Option<&'static Mutex<Sender<Order>>> {
 mod tests {
     use super::*;
 
+    /// Threads one by one, and vectors of a block that has no larger groups.
+    const ONE: (usize, bool) = (0, false);
+    const VECTORS: (usize, bool) = (8, false);
+
     #[test]
     fn a_kernel_earns_vectors_once_and_keeps_them_only_if_they_are_faster() {
         let tiers = Tiers::default();
-        assert_eq!(tiers.note(10, LOOKED_FOR / 2, false), None);
-        assert_eq!(tiers.note(1_000, EARNED / 2, false), Some(Earned::Look));
+        assert_eq!(tiers.note(10, LOOKED_FOR / 2, ONE), None);
+        assert_eq!(tiers.note(1_000, EARNED / 2, ONE), Some(Earned::Look));
         assert_eq!(
             tiers.earns(EARNED / 2),
             Some(Earned::Compile(EARNED + LOOKED_FOR / 2)),
             "it has taken long enough"
         );
-        assert_eq!(tiers.note(1_000, EARNED, false), None, "it is asked for once");
-        assert_eq!(Tiers::default().note(1_000, EARNED, false), Some(Earned::Compile(EARNED)), "at once");
+        assert_eq!(tiers.note(1_000, EARNED, ONE), None, "it is asked for once");
+        assert_eq!(Tiers::default().note(1_000, EARNED, ONE), Some(Earned::Compile(EARNED)), "at once");
         let long = Tiers::default();
-        assert_eq!(long.note(1_000, EARNED, false), Some(Earned::Compile(EARNED)));
-        long.postpone(10 * EARNED);
-        assert_eq!(long.note(1_000, EARNED, false), None, "making it takes longer than it has taken");
+        assert_eq!(long.note(1_000, EARNED, ONE), Some(Earned::Compile(EARNED)));
+        long.postpone(8, 10 * EARNED);
+        assert_eq!(long.note(1_000, EARNED, ONE), None, "making it takes longer than it has taken");
         assert_eq!(long.earns(8 * EARNED), Some(Earned::Compile(10 * EARNED)), "now it has taken as long");
         let few = Tiers::default();
-        let notes: Vec<_> = (0..TRIALS).map(|_| few.note(10, LOOKED_FOR, false)).collect();
+        let notes: Vec<_> = (0..TRIALS).map(|_| few.note(10, LOOKED_FOR, ONE)).collect();
         assert_eq!(notes[..], [None, None, None, Some(Earned::Look)]);
         assert!(tiers.prefers_vectors(Mode::Auto), "they are tried");
-        (0..TRIALS).for_each(|_| _ = tiers.note(1_000, 2 * EARNED, true));
+        (0..TRIALS).for_each(|_| _ = tiers.note(1_000, 2 * EARNED, VECTORS));
         assert!(!tiers.prefers_vectors(Mode::Auto), "they took four times as long");
         assert!(tiers.prefers_vectors(Mode::First), "whoever wants them first gets them");
-        tiers.note(1_000, EARNED / 3, true);
+        tiers.note(1_000, EARNED / 3, VECTORS);
         assert!(tiers.prefers_vectors(Mode::Auto), "another launch was faster");
 
         // Launches become longer and longer. Vectors take five times as long as threads would, which the shortest launches do not tell.
@@ -300,12 +360,12 @@ mod tests {
         let mut launch = || {
             let vectors = uneven.prefers_vectors(Mode::Auto);
             let times = if vectors { 5 } else { 1 };
-            uneven.note(1_000, long * times, vectors);
+            uneven.note(1_000, long * times, if vectors { VECTORS } else { ONE });
             long += long / 10;
             turns[usize::from(vectors)] += 1;
             vectors
         };
-        uneven.note(1_000, 4 * EARNED, false);
+        uneven.note(1_000, 4 * EARNED, ONE);
         (0..3 * TRIALS).for_each(|_| _ = launch());
         assert!(!launch(), "tried by turns, they were slower");
         (0..AGAIN).for_each(|_| _ = launch());
@@ -314,10 +374,28 @@ mod tests {
         let blind = Tiers::default();
         for _ in 0..BLIND_TRIALS {
             assert!(blind.prefers_vectors(Mode::Auto), "nothing else is known");
-            blind.note(1_000, EARNED, true);
+            blind.note(1_000, EARNED, VECTORS);
         }
         assert!(!blind.prefers_vectors(Mode::Auto), "one launch tells how fast the first tier is");
-        blind.note(1_000, EARNED / 2, false);
+        blind.note(1_000, EARNED / 2, ONE);
         assert!(!blind.prefers_vectors(Mode::Auto), "that was faster");
+    }
+    #[test]
+    fn a_kernel_earns_larger_groups_as_vectors_and_keeps_them_only_if_they_are_faster() {
+        let narrow = (8, true);
+        let tiers = Tiers::default();
+        assert_eq!(tiers.note(1_000, EARNED, ONE), Some(Earned::Compile(EARNED)));
+        assert_eq!(tiers.note(1_000, 2 * EARNED_WIDE, VECTORS), None, "its blocks have none");
+        assert_eq!(tiers.note(1_000, EARNED_WIDE / 2, narrow), None);
+        assert_eq!(tiers.note(1_000, EARNED_WIDE / 2, narrow), Some(Earned::Wide(EARNED_WIDE)));
+        assert_eq!(tiers.note(1_000, EARNED_WIDE, narrow), None, "it is asked for once");
+        tiers.postpone(16, 4 * EARNED_WIDE);
+        assert_eq!(tiers.note(1_000, EARNED_WIDE, narrow), None, "making it takes longer than it has taken");
+        assert_eq!(tiers.note(1_000, EARNED_WIDE, narrow), Some(Earned::Wide(4 * EARNED_WIDE)));
+        assert!(tiers.prefers_wide(Mode::Auto), "they are tried");
+        (0..TRIALS).for_each(|_| _ = tiers.note(1_000, 2 * EARNED_WIDE, (16, true)));
+        assert!(!tiers.prefers_wide(Mode::Auto), "they took four times as long");
+        assert!(tiers.prefers_wide(Mode::Wide), "whoever wants them gets them");
+        assert!(tiers.prefers_vectors(Mode::Wide));
     }
 }

@@ -1,6 +1,8 @@
 //! The operations that the lanes of a warp carry out together.
 
-use crate::abi::{CutKind, LANES, ROW_OPERANDS, ReduceOp, ShuffleMode, Thread, VoteMode, WARP};
+use smallvec::SmallVec;
+
+use crate::abi::{CutKind, MOST_LANES, ROW_OPERANDS, ReduceOp, ShuffleMode, Thread, VoteMode, WARP, WIDTHS};
 
 /// The lanes of a mask.
 pub(super) fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
@@ -83,8 +85,16 @@ pub(super) fn vote_of_others(mode: VoteMode, row: &mut [Thread], group: u32) {
     }
 }
 
+/// The most groups that a warp has.
+const MOST_GROUPS: usize = WARP / WIDTHS[0];
+
 /// The operands of the groups of a warp.
-pub(super) type OperandsOfGroups<'a> = [&'a mut [[u64; LANES]; ROW_OPERANDS]; WARP / LANES];
+pub(super) struct OperandsOfGroups<'a> {
+    /// Threads of a group.
+    pub lanes: usize,
+    /// Those of each group.
+    pub rows: SmallVec<[&'a mut [[u64; MOST_LANES]; ROW_OPERANDS]; MOST_GROUPS]>,
+}
 
 /// Carries an operation out for all lanes of a warp whose operands are in rows.
 pub(super) fn execute_in_rows(kind: CutKind, rows: OperandsOfGroups<'_>) {
@@ -99,7 +109,7 @@ pub(super) fn execute_in_rows(kind: CutKind, rows: OperandsOfGroups<'_>) {
 pub(super) fn execute_by_name(kind: CutKind, rows: OperandsOfGroups<'_>, waiting: u32) -> u32 {
     let mut masks: [u32; WARP] = std::array::from_fn(|lane| 1 << lane);
     for lane in lanes(waiting) {
-        masks[lane] = rows[lane / LANES][3][lane % LANES] as u32;
+        masks[lane] = rows.rows[lane / rows.lanes][3][lane % rows.lanes] as u32;
     }
     if masks == [!0; WARP] {
         execute_in_rows(kind, rows);
@@ -120,7 +130,9 @@ pub(super) fn execute_by_name(kind: CutKind, rows: OperandsOfGroups<'_>, waiting
     }
     let mut goes = waiting;
     loop {
-        let whole = lanes(0x0101_0101).map(|first| 0xffu32 << first).filter(|group| goes & group == *group);
+        let group = u32::MAX >> (WARP - rows.lanes);
+        let groups = (0..WARP).step_by(rows.lanes).map(|first| group << first);
+        let whole = groups.filter(|group| goes & group == *group);
         let whole = whole.fold(0, |whole, group| whole | group);
         let left = sets[..count].iter().filter(|&set| set & !whole == 0).fold(0, |left, set| left | set);
         if std::mem::replace(&mut goes, left) == left {
@@ -142,17 +154,19 @@ pub(super) fn execute_by_name(kind: CutKind, rows: OperandsOfGroups<'_>, waiting
 /// The operands that are in rows.
 fn gather(rows: &OperandsOfGroups<'_>) -> Operands {
     let mut operands = Operands::default();
-    for (group, row) in rows.iter().enumerate() {
-        (0..3).for_each(|n| operands.0[n][group * LANES..][..LANES].copy_from_slice(&row[n]));
+    let lanes = rows.lanes;
+    for (group, row) in rows.rows.iter().enumerate() {
+        (0..3).for_each(|n| operands.0[n][group * lanes..][..lanes].copy_from_slice(&row[n][..lanes]));
     }
     operands
 }
 
 /// Puts the results of those lanes there, which are whole groups.
 fn scatter(operands: &Operands, rows: OperandsOfGroups<'_>, of: u32) {
-    let goes = |group: &usize| of >> (group * LANES) & 1 != 0;
+    let OperandsOfGroups { lanes, rows } = rows;
+    let goes = |group: &usize| of >> (group * lanes) & 1 != 0;
     for (group, row) in rows.into_iter().enumerate().filter(|(group, _)| goes(group)) {
-        (0..2).for_each(|n| row[n].copy_from_slice(&operands.0[n][group * LANES..][..LANES]));
+        (0..2).for_each(|n| row[n][..lanes].copy_from_slice(&operands.0[n][group * lanes..][..lanes]));
     }
 }
 
@@ -366,23 +380,27 @@ mod tests {
 
     #[test]
     fn lanes_of_one_warp_exchange_by_name() {
-        type Rows = [[[u64; LANES]; ROW_OPERANDS]; WARP / LANES];
+        WIDTHS.into_iter().for_each(exchange_by_name_in_groups_of);
+    }
+
+    fn exchange_by_name_in_groups_of(size: usize) {
+        type Rows = Vec<[[u64; MOST_LANES]; ROW_OPERANDS]>;
         let rows = |mask: fn(usize) -> u32| -> Rows {
-            std::array::from_fn(|group| {
+            let row = |group: usize| {
                 std::array::from_fn(|n| {
                     std::array::from_fn(|l| {
-                        let lane = group * LANES + l;
-                        [lane as u64, 1, 31, mask(lane).into(), 0, 0][n]
+                        let lane = group * size + l;
+                        if l < size { [lane as u64, 1, 31, mask(lane).into(), 0, 0][n] } else { 0 }
                     })
                 })
-            })
+            };
+            (0..WARP / size).map(row).collect()
         };
         let make_some = |kind, rows: &mut Rows, waiting| {
-            let [a, b, c, d] = rows;
-            execute_by_name(kind, [a, b, c, d], waiting)
+            execute_by_name(kind, OperandsOfGroups { lanes: size, rows: rows.iter_mut().collect() }, waiting)
         };
         let make = |kind, rows: &mut Rows| make_some(kind, rows, !0) == !0;
-        let results = |rows: &Rows| rows.iter().flat_map(|row| row[0]).collect::<Vec<u64>>();
+        let results = |rows: &Rows| rows.iter().flat_map(|row| row[0][..size].to_vec()).collect::<Vec<u64>>();
         // Each half for itself, and what the last lane of one would get of the other is nothing.
         let halves = |lane| if lane < 16 { 0xffff } else { 0xffff_0000 };
         let mut shifted = rows(halves);
@@ -399,18 +417,25 @@ mod tests {
             assert_eq!(unnamed, rows(mask));
         }
         // Of a part of the warp, too, whole groups whose lanes name no others; these find what they would alone.
-        let mut part = rows(|lane| if lane < 8 { 0xff } else { 0xff_ff00 });
+        let first: fn(usize) -> u32 = match size {
+            8 => |lane| if lane < 8 { 0xff } else { 0xff_ff00 },
+            _ => |lane| if lane < 16 { 0xffff } else { 0xffff_0000 },
+        };
+        let (mut part, own) = (rows(first), first(0));
+        let others = first(31) & !(first(31) >> size);
         assert_eq!(
-            make_some(CutKind::Redux(ReduceOp::Add), &mut part, 0xff_00ff),
+            make_some(CutKind::Redux(ReduceOp::Add), &mut part, own | others & 0xff_0000),
             0,
             "lanes that are not there are named"
         );
-        assert_eq!(make_some(CutKind::Redux(ReduceOp::Add), &mut part, 0xff), 0xff);
-        let expected: Vec<u64> = (0..32).map(|lane| if lane < 8 { 28 } else { lane }).collect();
+        assert_eq!(make_some(CutKind::Redux(ReduceOp::Add), &mut part, own), own);
+        let sum = (0..size as u64).sum();
+        let expected: Vec<u64> = (0..32).map(|lane| if lane < size as u64 { sum } else { lane }).collect();
         assert_eq!(results(&part), expected);
         // Lanes of a group that is there in part stay, and so do those who share a group with them.
         let mut halves_of_groups = rows(|lane| 0xf << (lane / 4 * 4));
-        assert_eq!(make_some(CutKind::Vote(VoteMode::Ballot), &mut halves_of_groups, 0x0fff), 0xff);
+        let waiting = own | 0xf << size;
+        assert_eq!(make_some(CutKind::Vote(VoteMode::Ballot), &mut halves_of_groups, waiting), own);
     }
 
     #[test]

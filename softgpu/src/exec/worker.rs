@@ -248,12 +248,12 @@ impl Worker {
     fn begin(&mut self, grid: &Arc<Grid>, taken: Range<u64>) -> Result<Team> {
         let place = (self.index, self.shared.workers as u32);
         let mut slot = self.slot()?;
-        let vectors = grid.has_vectors();
-        if let Err(error) = slot.prepare(grid, vectors) {
+        let lanes = grid.lanes();
+        if let Err(error) = slot.prepare(grid, lanes) {
             self.free.push(slot);
             return Err(error);
         }
-        Ok(Team::begin(slot, grid.clone(), taken.start, taken.start + 1..taken.end, place, vectors))
+        Ok(Team::begin(slot, grid.clone(), taken.start, taken.start + 1..taken.end, place, lanes))
     }
 
     /// Some blocks of a grid have ended.
@@ -280,9 +280,9 @@ impl Worker {
         let (mut blocks, mut result) = (0, Ok(()));
         // Those that ran otherwise, and until when.
         let (mut before, mut since) = (0, begun);
-        let note = |blocks: u64, since: Instant, until: Instant, vectors| {
+        let note = |blocks: u64, since: Instant, until: Instant, lanes| {
             let (ns, blocks) = (nanoseconds(until - since), blocks * grid.cluster_blocks());
-            grid.note_tier(blocks, ns, vectors);
+            grid.note_tier(blocks, ns, lanes);
         };
         let left = loop {
             blocks += 1;
@@ -303,7 +303,7 @@ impl Worker {
                 Next::Nothing => break 0,
                 Next::Otherwise(taken) => {
                     let now = Instant::now();
-                    note(blocks - before, since, now, resident.has_vectors());
+                    note(blocks - before, since, now, resident.lanes());
                     (before, since) = (blocks, now);
                     self.free.push(resident.into_slot());
                     match self.begin(&grid, taken.clone()) {
@@ -319,7 +319,7 @@ impl Worker {
         if let Some(cost) = grid.cost() {
             let now = Instant::now();
             cost.note(blocks * grid.cluster_blocks(), nanoseconds(now - begun));
-            note(blocks - before, since, now, resident.has_vectors());
+            note(blocks - before, since, now, resident.lanes());
         }
         self.free.push(resident.into_slot());
         self.ended(&grid, blocks + left, result);

@@ -288,7 +288,9 @@ fn vectors_of_lanes_go_abreast_as_well() {
     // The other tests of this file, in a process whose kernels are compiled for vectors of threads before they run, where the machine can.
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["abreast::", "--skip", "vectors_of_lanes_go_abreast_as_well"]);
-    let output = command.env(rgpu_softgpu::compile::vector::VARIABLE, "first").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");
+    for tier in ["first", "wide"] {
+        let output = command.env(rgpu_softgpu::compile::vector::VARIABLE, tier).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && !said.contains(" 0 passed"), "{tier}: {said}");
+    }
 }

@@ -19,6 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
     // The first counts on the lanes of a warp being abreast; the others have barriers, atomics, branches, functions and much memory.
     for name in PROGRAMS {
         tests.push(Test::new(format!("vectors::in_process::{name}"), move || in_process(name, "first")));
+        tests.push(Test::new(format!("vectors::in_large_groups::{name}"), move || in_process(name, "wide")));
         tests.push(Test::new(format!("vectors::server::{name}"), move || server(name)));
     }
     tests

@@ -3,12 +3,11 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Value, types};
 
-use super::LANES;
 use super::flow::Refusal;
 use super::shape::{Shape, UNIFORM, constant};
 use super::translate::{Form, Translator, all_lanes, narrow, scalar_type, vector_type};
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
     /// Writes an instruction.
     pub(super) fn instruction(&mut self, inst: Inst) -> Result<(), Refusal> {
         let data = &self.func.dfg.insts[inst];
@@ -83,7 +82,7 @@ impl Translator<'_> {
 
     fn shaped(&self, value: Value, vector: bool) -> Result<String, Refusal> {
         let ty = self.type_of(value);
-        if vector { vector_type(ty) } else { Ok(scalar_type(ty)?.to_owned()) }
+        if vector { vector_type::<LANES>(ty) } else { Ok(scalar_type(ty)?.to_owned()) }
     }
 
     /// A call of an intrinsic function whose name ends in its types.
@@ -121,7 +120,7 @@ impl Translator<'_> {
         let element = scalar_type(self.type_of(result))?;
         let same = |number: i64| {
             let number = narrow(element, number);
-            if vector { all_lanes(element, number) } else { number.to_string() }
+            if vector { all_lanes::<LANES>(element, number) } else { number.to_string() }
         };
         if matches!(opcode, O::Select | O::SelectSpectreGuard) {
             return self.select(&values, &out, form);
@@ -203,7 +202,7 @@ impl Translator<'_> {
                 let y = self.make(format!("{extend} {out} {} to {wide}", a[1]));
                 let product = self.make(format!("mul {wide} {x}, {y}"));
                 let kind = format!("i{}", 2 * bits);
-                let amount = if vector { all_lanes(&kind, bits) } else { bits.to_string() };
+                let amount = if vector { all_lanes::<LANES>(&kind, bits) } else { bits.to_string() };
                 let high = self.make(format!("lshr {wide} {product}, {amount}"));
                 self.make(format!("trunc {wide} {high} to {out}"))
             }
@@ -286,7 +285,7 @@ impl Translator<'_> {
             (format!("<{LANES} x {ty}>"), format!("<{LANES} x i32>"), format!("<{LANES} x i1>"));
         // The first number that is too large; as LLVM writes both types.
         let (bound, most) = if signed { (2f64.powi(31), i32::MAX) } else { (2f64.powi(32), -1) };
-        let number = |value: f64| all_lanes(ty, format!("{:#018x}", value.to_bits()));
+        let number = |value: f64| all_lanes::<LANES>(ty, format!("{:#018x}", value.to_bits()));
         let numbers = if signed {
             let none = self.make(format!("fcmp uno {float} {x}, {x}"));
             let x = self.make(format!("select {bit} {none}, {float} {}, {float} {x}", number(0.0)));
@@ -300,7 +299,7 @@ impl Translator<'_> {
         let small = self.make(format!("select {bit} {large}, {float} {}, {float} {numbers}", number(0.0)));
         let convert = if signed { "fptosi" } else { "fptoui" };
         let result = self.make(format!("{convert} {float} {small} to {int}"));
-        self.make(format!("select {bit} {large}, {int} {}, {int} {result}", all_lanes("i32", most)))
+        self.make(format!("select {bit} {large}, {int} {}, {int} {result}", all_lanes::<LANES>("i32", most)))
     }
 
     fn select(&mut self, values: &[Value], out: &str, form: Form) -> Result<String, Refusal> {

@@ -5,7 +5,6 @@ use cranelift_codegen::ir::{
     AtomicRmwOp, BlockArg, BlockCall, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
 };
 
-use super::LANES;
 use super::compute::integers;
 use super::flow::Refusal;
 use super::shape::{Shape, UNIFORM, constant, thread_field};
@@ -37,7 +36,7 @@ enum Way {
 /// So many operations are looked through for that.
 const DEEPEST: u32 = 4;
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
     /// Writes an instruction that touches memory or calls.
     pub(super) fn effect(&mut self, inst: Inst) -> Result<(), Refusal> {
         let data = self.func.dfg.insts[inst];
@@ -261,7 +260,7 @@ impl Translator<'_> {
 
     pub(super) fn pointers(&mut self, addresses: &str, offset: i64) -> String {
         let vector = format!("<{LANES} x i64>");
-        let all = super::translate::all_lanes("i64", offset);
+        let all = super::translate::all_lanes::<LANES>("i64", offset);
         let at = self.make(format!("add {vector} {addresses}, {all}"));
         self.make(format!("inttoptr {vector} {at} to <{LANES} x ptr>"))
     }
@@ -446,7 +445,7 @@ impl Translator<'_> {
     fn load(&mut self, inst: Inst, address: Value, flags: MemFlags, offset: i64) -> Result<(), Refusal> {
         let result = self.func.dfg.first_result(inst);
         let (ty, bytes) = (scalar_type(self.type_of(result))?, self.type_of(result).bytes());
-        let vector = vector_type(self.type_of(result))?;
+        let vector = vector_type::<LANES>(self.type_of(result))?;
         let shape = self.shape(result);
         let readonly = self.func.dfg.mem_flags[flags].readonly();
         if !self.read.contains(&result) {
@@ -553,7 +552,7 @@ impl Translator<'_> {
 
     fn store(&mut self, value: Value, address: Value, offset: i64) -> Result<(), Refusal> {
         let (ty, bytes) = (scalar_type(self.type_of(value))?, self.type_of(value).bytes());
-        let vector = vector_type(self.type_of(value))?;
+        let vector = vector_type::<LANES>(self.type_of(value))?;
         if self.shape(address) == UNIFORM {
             let cursor = self.func.dfg.resolve_aliases(value) == self.flow.thread;
             if cursor || self.shape(value) == UNIFORM {
@@ -666,7 +665,7 @@ impl Translator<'_> {
         let mask = self.mask();
         let mut all = Vec::new();
         for &value in values {
-            all.push((vector_type(self.type_of(value))?, self.get(value, Form::Vector)?));
+            all.push((vector_type::<LANES>(self.type_of(value))?, self.get(value, Form::Vector)?));
         }
         let result = self.func.dfg.inst_results(inst).first().copied().filter(|r| self.read.contains(r));
         let bits = format!("i{LANES}");
@@ -703,7 +702,7 @@ impl Translator<'_> {
         self.line(format!("{left} = phi {bits} [ {first}, %{before} ], [ {rest}, %{turn} ]"));
         let gathered = match result {
             Some(result) => {
-                let vector = vector_type(self.type_of(result))?;
+                let vector = vector_type::<LANES>(self.type_of(result))?;
                 let (old, new) = (self.fresh(), self.fresh());
                 self.line(format!("{old} = phi {vector} [ zeroinitializer, %{before} ], [ {new}, %{turn} ]"));
                 Some((vector, old, new))
@@ -751,7 +750,8 @@ impl Translator<'_> {
                 lanes.push(self.make(format!("extractelement {vector} {value}, i32 {lane}")));
             }
             if let (Some(made), Some(result)) = (once(self, &lanes)?, result) {
-                let (ty, vector) = (scalar_type(self.type_of(result))?, vector_type(self.type_of(result))?);
+                let (ty, vector) =
+                    (scalar_type(self.type_of(result))?, vector_type::<LANES>(self.type_of(result))?);
                 let old = gathered.take().unwrap_or_else(|| "poison".into());
                 gathered = Some(self.make(format!("insertelement {vector} {old}, {ty} {made}, i32 {lane}")));
             }

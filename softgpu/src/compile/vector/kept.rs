@@ -3,19 +3,19 @@
 use rgpu_wire::{from_bytes, records, to_bytes};
 
 use super::Made;
-use crate::abi::Cell;
+use crate::abi::{Cell, WIDTHS};
 use crate::compile::code::Piece;
 use crate::compile::kept::{Name, PieceBytes};
 
 records! {
-    Bytes { sizes: [u32; 2], phases: bool, cells: Vec<CellBytes>, piece: PieceBytes, }
+    Bytes { sizes: [u32; 3], phases: bool, cells: Vec<CellBytes>, piece: PieceBytes, }
     CellBytes { place: [u32; 2], alike: bool, step: i64, }
 }
 
 impl Made {
     pub(in crate::compile) fn to_bytes(&self) -> Vec<u8> {
         to_bytes(&Bytes {
-            sizes: [self.state_bytes, self.local_bytes],
+            sizes: [self.state_bytes, self.local_bytes, self.lanes as u32],
             phases: self.phases,
             cells: self.cells.iter().map(CellBytes::of).collect(),
             piece: PieceBytes::of(&self.piece),
@@ -24,10 +24,12 @@ impl Made {
 
     /// `None` where the bytes are not what [`Made::to_bytes`] makes.
     pub(in crate::compile) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let Bytes { sizes: [state_bytes, local_bytes], phases, cells, piece } = from_bytes(bytes).ok()?;
+        let Bytes { sizes: [state_bytes, local_bytes, lanes], phases, cells, piece } =
+            from_bytes(bytes).ok()?;
+        let lanes = WIDTHS.into_iter().find(|width| *width == lanes as usize)?;
         let cells = cells.iter().map(CellBytes::cell).collect();
         let piece: Piece = piece.piece()?;
-        Some(Self { state_bytes, local_bytes, cells, phases, piece, is_movable: true })
+        Some(Self { state_bytes, local_bytes, lanes, cells, phases, piece, is_movable: true })
     }
 }
 
@@ -43,12 +45,12 @@ impl CellBytes {
     }
 }
 
-/// What a kernel's code for vectors of threads is kept under, if `name` is what the kernel is kept under. LLVM makes use of more of a processor than
+/// What a kernel's code for groups of so many threads is kept under, if `name` is what the kernel is kept under. LLVM makes use of more of a processor than
 /// the first tier does. Which libLLVM made the code is not part of the name: it is found where there is none.
-pub(in crate::compile) fn name(name: &Name) -> Name {
+pub(in crate::compile) fn name(name: &Name, lanes: usize) -> Name {
     let mut hasher = blake3::Hasher::new_derive_key("rgpu 2026 kernels for vectors of threads");
     hasher.update(name);
-    for word in processor() {
+    for word in processor().into_iter().chain([lanes as u32]) {
         hasher.update(&word.to_le_bytes());
     }
     *hasher.finalize().as_bytes()
@@ -99,6 +101,7 @@ mod tests {
         let made = Made {
             state_bytes: 64,
             local_bytes: 5,
+            lanes: 16,
             cells: vec![
                 Cell { offset: 0, bytes: 4, step: Some(-3) },
                 Cell { offset: 4, bytes: 8, step: None },
@@ -123,8 +126,9 @@ mod tests {
 
     #[test]
     fn the_name_is_another_than_the_kernels_own() {
-        assert_ne!(name(&[7; 32]), [7; 32]);
-        assert_ne!(name(&[7; 32]), name(&[8; 32]));
-        assert_eq!(name(&[7; 32]), name(&[7; 32]));
+        assert_ne!(name(&[7; 32], 8), [7; 32]);
+        assert_ne!(name(&[7; 32], 8), name(&[8; 32], 8));
+        assert_ne!(name(&[7; 32], 8), name(&[7; 32], 16));
+        assert_eq!(name(&[7; 32], 8), name(&[7; 32], 8));
     }
 }

@@ -1,4 +1,4 @@
-//! The second tier: a kernel for [`LANES`] consecutive threads at a time, as LLVM's vector code.
+//! The second tier: a kernel for several consecutive threads at a time (a group: one of [`WIDTHS`]), as LLVM's vector code.
 //!
 //! It is made of what the first tier was made of, after that was verified: each instruction of Cranelift's does for each lane what it
 //! did for a thread, so that each lane's addresses are the confined ones. No arithmetic is changed on the way. A kernel in which
@@ -37,7 +37,7 @@ use super::code::{Image, Link, Piece, Reference};
 use super::lines::Lines;
 use super::relocate::{self, Places};
 use super::signature::Table;
-use crate::abi::{Cell, Cut, LANES, RunFn, Vectors};
+use crate::abi::{Cell, Cut, RunFn, Vectors, WIDTHS};
 
 pub(super) use kept::name;
 
@@ -49,14 +49,14 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 thread_local! {
-    /// For tests: whether what this thread compiles is compiled for vectors, whatever the environment says.
-    pub(crate) static CHOSEN: std::cell::Cell<Option<bool>> = const { std::cell::Cell::new(None) };
+    /// For tests: when this thread compiles for vectors, whatever the environment says.
+    pub(crate) static CHOSEN: std::cell::Cell<Option<Mode>> = const { std::cell::Cell::new(None) };
 }
 
 /// Opens libLLVM now, where the environment asks for code for vectors of threads by name: in a process that is going to be confined, and
 /// cannot open a library then.
 pub fn open_before_confinement() {
-    if matches!(wanted(), Some(Mode::Auto | Mode::First)) {
+    if matches!(wanted(), Some(Mode::Auto | Mode::First | Mode::Wide)) {
         let _ = possible();
     }
 }
@@ -77,6 +77,19 @@ pub enum Mode {
     Auto,
     /// Before they are first launched, and always run so.
     First,
+    /// Likewise, and in the largest groups that their blocks have.
+    Wide,
+}
+
+impl Mode {
+    /// The sizes of groups that there is to be code for before a kernel is first launched.
+    pub(super) fn at_once(self) -> &'static [usize] {
+        match self {
+            Self::Off | Self::Auto => &[],
+            Self::First => &WIDTHS[..1],
+            Self::Wide => &WIDTHS,
+        }
+    }
 }
 
 /// When this process compiles kernels for vectors of threads.
@@ -87,11 +100,12 @@ pub fn mode() -> Mode {
     }
     #[cfg(test)]
     if let Some(chosen) = CHOSEN.get() {
-        return if chosen && possible().is_ok() { Mode::First } else { Mode::Off };
+        return if possible().is_ok() { chosen } else { Mode::Off };
     }
     *WANTED.get_or_init(|| match wanted() {
         // Nothing is opened before there is something to compile.
         Some(Mode::First) if has_vectors() => Mode::First,
+        Some(Mode::Wide) if has_vectors() => Mode::Wide,
         Some(Mode::Auto) | None if has_vectors() => Mode::Auto,
         _ => Mode::Off,
     })
@@ -108,6 +122,7 @@ pub(crate) fn note_launch() {
 fn wanted() -> Option<Mode> {
     std::env::var_os(VARIABLE).map(|value| match value.to_str() {
         Some("first") => Mode::First,
+        Some("wide") => Mode::Wide,
         Some("auto") => Mode::Auto,
         _ => Mode::Off,
     })
@@ -150,6 +165,8 @@ pub(super) struct Made {
     pub state_bytes: u32,
     /// Bytes of its threads' local memory.
     pub local_bytes: u32,
+    /// Threads of a group.
+    pub lanes: usize,
     /// What it keeps of the states.
     pub cells: Vec<Cell>,
     /// See [`Vectors::phases`].
@@ -201,11 +218,11 @@ impl Compiler {
         Ok(Self(busy))
     }
 
-    /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, and these cuts, for vectors of threads, or says what
+    /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, and these cuts, for groups of `lanes` threads, or says what
     /// keeps it in the first tier. `places` says where this library's functions are, and `most` how many nanoseconds it may take, about.
     pub(super) fn compile(
         &self,
-        id: FunctionId,
+        (id, lanes): (FunctionId, usize),
         func: &ir::Function,
         (state_bytes, local_bytes): (u32, u32),
         cuts: &[Cut],
@@ -218,12 +235,18 @@ impl Compiler {
         let flow = flow::Flow::new(func)?;
         let shapes = shape::Shapes::new(func, &flow, state_bytes, shape::Span::Group)?;
         let attributes = llvm::processor()?;
-        let translated = Translator::translate(func, &flow, &shapes, cuts, &attributes, places)?;
+        let translated = if lanes == WIDTHS[0] {
+            Translator::<{ WIDTHS[0] }>::translate(func, &flow, &shapes, cuts, &attributes, places)
+        } else {
+            Translator::<{ WIDTHS[1] }>::translate(func, &flow, &shapes, cuts, &attributes, places)
+        }?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }
         match nanoseconds_of(translated.text.len()) {
             MOST_NANOSECONDS.. => return Err("LLVM would take too long".to_owned().into()),
+            // What is there already is good enough for the time being.
+            needed if lanes != WIDTHS[0] && needed > most => return Err(NotMade::Costs(needed)),
             needed if needed > most.max(SOON) => return Err(NotMade::Costs(needed)),
             _ => {}
         }
@@ -238,7 +261,7 @@ impl Compiler {
         let is_movable = translated.is_movable && relocate::is_movable(&bytes, places.table);
         let piece = Piece { id, bytes, align: 64, references, lines };
         let (cells, phases) = (translated.cells, translated.phases);
-        Ok(Made { state_bytes, local_bytes, cells, phases, piece, is_movable })
+        Ok(Made { state_bytes, local_bytes, lanes, cells, phases, piece, is_movable })
     }
 }
 
@@ -252,7 +275,7 @@ impl Made {
         // SAFETY: the translator gives the function the signature of `RunFn`.
         let run = unsafe { std::mem::transmute::<usize, RunFn>(address) };
         KERNELS.fetch_add(1, Ordering::Relaxed);
-        let Self { cells, phases, local_bytes, .. } = self;
-        Ok(Vectors { run, cells, phases, local_bytes, code: Arc::new(image) })
+        let Self { lanes, cells, phases, local_bytes, .. } = self;
+        Ok(Vectors { run, lanes, cells, phases, local_bytes, code: Arc::new(image) })
     }
 }

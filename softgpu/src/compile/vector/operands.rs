@@ -6,16 +6,16 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{Inst, Value, types};
 
-use super::LANES;
 use super::flow::Refusal;
 use super::shape::block_word;
 use super::translate::{Form, Translator, all_lanes, vector_type};
+use crate::abi::MOST_LANES;
 use crate::abi::operands::Operands;
 
-/// All lanes of a word.
-const ROW: usize = 4 * LANES;
+/// Bytes of all lanes of a word.
+const ROW: usize = 4 * MOST_LANES;
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
     /// Loads a word, or two, of an operation's results, if that is what the instruction does.
     pub(super) fn load_word(&mut self, inst: Inst) -> Result<bool, Refusal> {
         let Some(word) = block_word(self.func, self.flow, inst) else { return Ok(false) };
@@ -25,17 +25,17 @@ impl Translator<'_> {
         match self.type_of(result) {
             types::I32 => {}
             types::I64 => {
-                let wide = vector_type(types::I64)?;
+                let wide = vector_type::<LANES>(types::I64)?;
                 let high = self.lanes_of(word + 1);
                 let high = self.make(format!("load <{LANES} x i32>, ptr {high}, align {ROW}"));
                 let [low, high] =
                     [name, high].map(|part| self.make(format!("zext <{LANES} x i32> {part} to {wide}")));
-                let high = self.make(format!("shl {wide} {high}, {}", all_lanes("i64", 32)));
+                let high = self.make(format!("shl {wide} {high}, {}", all_lanes::<LANES>("i64", 32)));
                 name = self.make(format!("or {wide} {low}, {high}"));
             }
             _ => return Err("a word of another size".into()),
         }
-        let name = self.make(format!("freeze {} {name}", vector_type(self.type_of(result))?));
+        let name = self.make(format!("freeze {} {name}", vector_type::<LANES>(self.type_of(result))?));
         self.define(result, Form::Vector, name)?;
         Ok(true)
     }
@@ -48,8 +48,8 @@ impl Translator<'_> {
         let parts = match ty {
             types::I32 => vec![given],
             types::I64 => {
-                let wide = vector_type(ty)?;
-                let high = self.make(format!("lshr {wide} {given}, {}", all_lanes("i64", 32)));
+                let wide = vector_type::<LANES>(ty)?;
+                let high = self.make(format!("lshr {wide} {given}, {}", all_lanes::<LANES>("i64", 32)));
                 [given, high].map(|part| self.make(format!("trunc {wide} {part} to <{LANES} x i32>"))).into()
             }
             _ => return Err("a word of another size".into()),
@@ -78,7 +78,7 @@ impl Translator<'_> {
     ) -> Result<(), Refusal> {
         let objects = self.get(object, Form::Vector)?;
         let at = self.in_operands(offset_of!(Operands, objects));
-        self.line(format!("store {} {objects}, ptr {at}, align 64", vector_type(types::I64)?));
+        self.line(format!("store {} {objects}, ptr {at}, align 64", vector_type::<LANES>(types::I64)?));
         let helper = self.function(helper);
         let number = self.get(number, Form::Scalar)?;
         let first = self.make("load i64, ptr %first");

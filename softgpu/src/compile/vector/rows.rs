@@ -4,12 +4,11 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value};
 
-use super::LANES;
 use super::flow::{Flow, Refusal};
 use super::phases::OP;
 use super::shape::{Shape, UNIFORM, state_offset, thread_field};
 use super::translate::{Form, Translator, scalar_type, vector_type};
-use crate::abi::{self, ROW_OPERANDS, Row, Thread};
+use crate::abi::{self, MOST_LANES, ROW_OPERANDS, Row, Thread};
 
 /// No thread has stopped yet: no number of a stop.
 pub(super) const NOBODY: u32 = abi::APART - 1;
@@ -45,11 +44,6 @@ pub(super) fn stored_field(func: &Function, flow: &Flow, inst: Inst) -> Option<u
         .flatten()
 }
 
-/// How far behind the beginning of its row a group keeps a value of the state.
-fn behind_row(offset: i32) -> i64 {
-    size_of::<Row>() as i64 + LANES as i64 * i64::from(offset)
-}
-
 /// Where a value of the state lies that is the same in all threads of a block,
 pub(super) fn common_place(offset: i32) -> String {
     format!("%c{offset}")
@@ -60,7 +54,12 @@ pub(super) fn next_place(offset: i32) -> String {
     format!("%d{offset}")
 }
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
+    /// How far behind the beginning of its row a group keeps a value of the state.
+    fn behind_row(offset: i32) -> i64 {
+        size_of::<Row>() as i64 + LANES as i64 * i64::from(offset)
+    }
+
     /// Where an access to a thread's field or state leads to in the row, if it does.
     fn place_of(&self, inst: Inst) -> Option<Place> {
         if !self.flow.has_cuts() {
@@ -68,7 +67,7 @@ impl Translator<'_> {
         }
         if let Some(offset) = state_offset(self.func, self.flow, inst) {
             let shape = self.shapes.cells.get(&offset)?.0;
-            return Some(Place { offset: usize::try_from(behind_row(offset)).ok()?, shape });
+            return Some(Place { offset: usize::try_from(Self::behind_row(offset)).ok()?, shape });
         }
         const END: usize = OP + 8 * ROW_OPERANDS;
         let field =
@@ -76,7 +75,7 @@ impl Translator<'_> {
         let offset = match field {
             RESUME => offset_of!(Row, resume),
             STOP => offset_of!(Row, stop),
-            OP..END => offset_of!(Row, op) + LANES * (field - OP),
+            OP..END => offset_of!(Row, op) + MOST_LANES * (field - OP),
             _ => return None,
         };
         Some(Place { offset, shape: Shape::Varying })
@@ -108,7 +107,7 @@ impl Translator<'_> {
         }
         let at = self.in_row(place);
         let ty = self.type_of(result);
-        let (one, all) = (scalar_type(ty)?, vector_type(ty)?);
+        let (one, all) = (scalar_type(ty)?, vector_type::<LANES>(ty)?);
         if self.shape(result) == UNIFORM || place.is_one() {
             let first = self.make(format!("load {one}, ptr {at}, align {}", ty.bytes()));
             if matches!(self.shape(result), Shape::Affine { guarded: false, .. }) {
@@ -160,7 +159,7 @@ impl Translator<'_> {
             self.line(format!("store {} {name}, ptr {at}, align {}", scalar_type(ty)?, ty.bytes()));
             return Ok(true);
         }
-        let all = vector_type(ty)?;
+        let all = vector_type::<LANES>(ty)?;
         let mut name = self.get(value, Form::Vector)?;
         if let Some(mask) = self.mask.clone() {
             // Nobody else sees the row.
@@ -274,7 +273,8 @@ impl Translator<'_> {
 
     /// The address of the row of a group, of which the function is given the first.
     pub(super) fn row_address(&mut self, group: &str) -> String {
-        let behind = self.make(format!("mul i64 {group}, {}", Row::group_bytes(self.shapes.state_bytes)));
+        let behind =
+            self.make(format!("mul i64 {group}, {}", Row::group_bytes(self.shapes.state_bytes, LANES)));
         self.make(format!("add i64 %row0, {behind}"))
     }
 
@@ -283,12 +283,12 @@ impl Translator<'_> {
         if self.flow.has_cuts() {
             let at = self.pointer("%a0", offset_of!(Thread, state) as i64);
             let state = self.make(format!("load i64, ptr {at}"));
-            self.line(format!("%row0 = add i64 {state}, {}", Row::offset(self.shapes.state_bytes)));
+            self.line(format!("%row0 = add i64 {state}, {}", Row::offset(self.shapes.state_bytes, LANES)));
         }
     }
 
     /// A pointer to a value that is the same in all lanes, in a row.
     pub(super) fn in_row_at(&mut self, row: &str, offset: i32) -> String {
-        self.pointer(row, behind_row(offset))
+        self.pointer(row, Self::behind_row(offset))
     }
 }

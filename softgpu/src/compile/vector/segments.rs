@@ -11,7 +11,6 @@ use std::ops::Range;
 
 use cranelift_codegen::ir::{Function, InstructionData, Opcode, Value, ValueDef};
 
-use super::LANES;
 use super::flow::{Flow, Refusal};
 use super::rows::NOBODY;
 use super::translate::{FULL, Form, Translator};
@@ -46,9 +45,6 @@ pub(super) struct PhaseCopy {
 
 /// How many groups go through a segment before the next begins.
 pub(super) const SIDE_BY_SIDE: usize = 32;
-
-/// From the first thread of a group to that of the next one.
-const GROUP_BYTES: usize = size_of::<Thread>() * LANES;
 
 /// Larger loops compute more than they access.
 const LONG: usize = 300;
@@ -149,7 +145,10 @@ fn counts_blocks(func: &Function, flow: &Flow, value: Value, depth: usize) -> bo
     depth > 0 && func.dfg.inst_args(inst).iter().any(|&arg| counts_blocks(func, flow, arg, depth - 1))
 }
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
+    /// From the first thread of a group to that of the next one.
+    const GROUP_BYTES: usize = size_of::<Thread>() * LANES;
+
     /// The loop over groups of threads.
     pub(super) fn groups(&mut self) -> Result<(), Refusal> {
         for (number, _) in self.flow.blocks.iter().enumerate() {
@@ -200,7 +199,7 @@ impl Translator<'_> {
         self.begin(&format!("chunk{copy}"));
         let begin = self.make("load i64, ptr %begin");
         let left = self.make(format!("sub i64 {end}, {begin}"));
-        let most = SIDE_BY_SIDE * GROUP_BYTES;
+        let most = SIDE_BY_SIDE * Self::GROUP_BYTES;
         let fewer = self.make(format!("icmp ult i64 {left}, {most}"));
         let bytes = self.make(format!("select i1 {fewer}, i64 {left}, i64 {most}"));
         let stop = self.make(format!("add i64 {begin}, {bytes}"));
@@ -286,7 +285,7 @@ impl Translator<'_> {
     /// Begins a loop over groups of threads, with the label of its body.
     pub(super) fn begin_groups(&mut self, begin: &str, body: &str) {
         let before = self.make(format!("sub i64 {begin}, %a0"));
-        let number = self.make(format!("udiv exact i64 {before}, {GROUP_BYTES}"));
+        let number = self.make(format!("udiv exact i64 {before}, {}", Self::GROUP_BYTES));
         self.line(format!("store i64 {begin}, ptr %first\nstore i64 {number}, ptr %group\nbr label %{body}"));
         self.begin(body);
     }
@@ -294,7 +293,7 @@ impl Translator<'_> {
     /// Goes on with the next group, as long as there is one.
     pub(super) fn end_groups(&mut self, end: &str, body: &str, done: &str) {
         let first = self.make("load i64, ptr %first");
-        let next = self.make(format!("add i64 {first}, {GROUP_BYTES}"));
+        let next = self.make(format!("add i64 {first}, {}", Self::GROUP_BYTES));
         self.line(format!("store i64 {next}, ptr %first"));
         let number = self.make("load i64, ptr %group");
         let number = self.make(format!("add i64 {number}, 1"));

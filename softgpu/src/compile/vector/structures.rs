@@ -3,7 +3,6 @@
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Type, Value};
 
-use super::LANES;
 use super::flow::Refusal;
 use super::shape::Shape;
 use super::translate::{Form, Translator, full, scalar_type, vector_type};
@@ -33,7 +32,7 @@ pub(super) fn access(func: &Function, inst: Inst) -> Option<(Value, i64, Type)> 
     Some((func.dfg.resolve_aliases(address), i32::from(offset).into(), func.dfg.value_type(value)))
 }
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
     /// The structure of which an access is the first, where the accesses to the other numbers follow, and nothing between them that they must
     /// not be moved past.
     fn structure(&self, first: Inst) -> Option<Structure> {
@@ -90,7 +89,7 @@ impl Translator<'_> {
             return Ok(false);
         }
         let (ty, vector, bytes) =
-            (scalar_type(structure.ty)?, vector_type(structure.ty)?, structure.ty.bytes());
+            (scalar_type(structure.ty)?, vector_type::<LANES>(structure.ty)?, structure.ty.bytes());
         let count = results.len();
         let Some(row) = self.row_of(structure.address, 0)? else { return Ok(false) };
         if row.step != count as i64 * i64::from(bytes) || row.valid == "false" {
@@ -114,7 +113,7 @@ impl Translator<'_> {
             let mut others = Vec::new();
             for n in 0..count {
                 let at = self.pointers(&all, structure.offset + n as i64 * i64::from(bytes));
-                others.push(self.gather(ty, bytes, &at, &full()));
+                others.push(self.gather(ty, bytes, &at, &full::<LANES>()));
             }
             self.line(format!("br label %{out}"));
             self.begin(&out);
@@ -186,7 +185,7 @@ impl Translator<'_> {
         self.begin(&slow);
         for (n, name) in names.iter().enumerate() {
             let at = self.pointers(&all, stores.offset + n as i64 * i64::from(bytes));
-            self.scatter(ty, bytes, name, &at, &full());
+            self.scatter(ty, bytes, name, &at, &full::<LANES>());
         }
         self.line(format!("br label %{out}"));
         self.begin(&out);

@@ -1,4 +1,4 @@
-//! A verified kernel as text of LLVM's intermediate representation, for [`LANES`] threads at a time.
+//! A verified kernel as text of LLVM's intermediate representation, for `LANES` threads at a time.
 //!
 //! Each block has a mask of the threads that wait in front of it. Blocks come in the order of [`Flow`]; one whose mask is empty
 //! is skipped, and a loop goes on while threads wait in front of its first block. A value that is the same in all lanes
@@ -10,7 +10,6 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value, types};
 
-use super::LANES;
 use super::flow::{Edge, Flow, Refusal, destinations};
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
@@ -38,7 +37,7 @@ pub(super) const FULL: &str = "-1";
 const LONG: usize = 6000;
 
 /// See the module.
-pub(super) struct Translator<'a> {
+pub(super) struct Translator<'a, const LANES: usize> {
     pub(super) func: &'a Function,
     pub(super) flow: &'a Flow,
     pub(super) shapes: &'a Shapes,
@@ -126,22 +125,22 @@ pub(super) fn scalar_type(ty: ir::Type) -> Result<&'static str, Refusal> {
 }
 
 /// A vector of the type.
-pub(super) fn vector_type(ty: ir::Type) -> Result<String, Refusal> {
+pub(super) fn vector_type<const LANES: usize>(ty: ir::Type) -> Result<String, Refusal> {
     Ok(format!("<{LANES} x {}>", scalar_type(ty)?))
 }
 
 /// The same value in all lanes.
-pub(super) fn all_lanes(ty: &str, value: impl std::fmt::Display) -> String {
+pub(super) fn all_lanes<const LANES: usize>(ty: &str, value: impl std::fmt::Display) -> String {
     let lane = format!("{ty} {value}");
     format!("<{}>", vec![lane; LANES].join(", "))
 }
 
 /// A mask of all lanes.
-pub(super) fn full() -> String {
-    all_lanes("i1", "true")
+pub(super) fn full<const LANES: usize>() -> String {
+    all_lanes::<LANES>("i1", "true")
 }
 
-impl<'a> Translator<'a> {
+impl<'a, const LANES: usize> Translator<'a, LANES> {
     /// Translates a kernel. `attributes` are those of the function.
     pub(super) fn translate(
         func: &'a Function,
@@ -347,7 +346,7 @@ impl<'a> Translator<'a> {
 
     /// The mask of the block, as a value.
     pub(super) fn mask(&self) -> String {
-        self.mask.clone().unwrap_or_else(full)
+        self.mask.clone().unwrap_or_else(full::<LANES>)
     }
 
     /// What is known of a value.
@@ -373,7 +372,7 @@ impl<'a> Translator<'a> {
         let ty = self.type_of(value);
         Ok(match form {
             Form::Scalar => scalar_type(ty)?.into(),
-            Form::Vector => vector_type(ty)?,
+            Form::Vector => vector_type::<LANES>(ty)?,
             Form::Valid => "i1".into(),
         })
     }
@@ -429,7 +428,7 @@ impl<'a> Translator<'a> {
 
     /// A vector of a first lane and a step.
     pub(super) fn row(&mut self, value: Value, first: &str, step: i64) -> Result<String, Refusal> {
-        let (ty, vector) = (scalar_type(self.type_of(value))?, vector_type(self.type_of(value))?);
+        let (ty, vector) = (scalar_type(self.type_of(value))?, vector_type::<LANES>(self.type_of(value))?);
         let all = self.in_all_lanes(ty, first);
         if step == 0 {
             return Ok(all);
@@ -466,7 +465,7 @@ impl<'a> Translator<'a> {
                     return Ok(Some(if form == Form::Vector { self.row(value, &name, 0)? } else { name }));
                 }
                 return Ok(Some(if form == Form::Vector {
-                    all_lanes(ty, number)
+                    all_lanes::<LANES>(ty, number)
                 } else {
                     number.to_string()
                 }));
@@ -476,7 +475,7 @@ impl<'a> Translator<'a> {
             _ => return Err("a constant".into()),
         };
         Ok(Some(if form == Form::Vector {
-            let lanes = all_lanes(int, bits);
+            let lanes = all_lanes::<LANES>(int, bits);
             self.make(format!("bitcast <{LANES} x {int}> {lanes} to <{LANES} x {ty}>"))
         } else {
             self.make(format!("bitcast {int} {bits} to {ty}"))
@@ -689,7 +688,8 @@ impl<'a> Translator<'a> {
                 self.fetch(&edges)?;
                 let mut rest = mask;
                 for (n, edge) in edges.iter().skip(1).enumerate() {
-                    let same = self.make(format!("icmp eq <{LANES} x {ty}> {index}, {}", all_lanes(ty, n)));
+                    let same =
+                        self.make(format!("icmp eq <{LANES} x {ty}> {index}, {}", all_lanes::<LANES>(ty, n)));
                     let same = self.bits_of(&same);
                     let some = self.make(format!("and i{LANES} {rest}, {same}"));
                     rest = self.make(format!("xor i{LANES} {rest}, {some}"));
@@ -752,7 +752,7 @@ impl<'a> Translator<'a> {
 
     /// In which lanes a condition holds.
     pub(super) fn holds(&mut self, condition: Value) -> Result<String, Refusal> {
-        let vector = vector_type(self.type_of(condition))?;
+        let vector = vector_type::<LANES>(self.type_of(condition))?;
         let value = self.get(condition, Form::Vector)?;
         Ok(self.make(format!("icmp ne {vector} {value}, zeroinitializer")))
     }

@@ -23,8 +23,8 @@ pub(in crate::exec) struct Team {
     ended: u32,
     /// The clusters that are to live in the same place after this one.
     next: Range<u64>,
-    /// Whether groups of threads run as vectors.
-    vectors: bool,
+    /// How many threads of a group run at once; 0 where they run one by one.
+    lanes: usize,
 }
 
 /// What follows a cluster that has ended.
@@ -39,21 +39,21 @@ pub(in crate::exec) enum Next {
 
 impl Team {
     /// Begins cluster `index` of the grid in a slot that was prepared for it; `next` are to follow there. `worker` is the index of the
-    /// worker that runs it, and how many there are; `vectors` says whether groups of threads run as vectors, as the slot was prepared for.
+    /// worker that runs it, and how many there are; `lanes` says how many threads of a group run at once, as the slot was prepared for.
     pub(in crate::exec) fn begin(
         mut slot: Box<Slot>,
         grid: Arc<Grid>,
         index: u64,
         next: Range<u64>,
         worker: (u32, u32),
-        vectors: bool,
+        lanes: usize,
     ) -> Self {
         let (others, base) = (std::mem::take(&mut slot.others), slot.window);
-        let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker, vectors);
+        let first = Resident::begin(slot, grid.clone(), (index, 0), base, worker, lanes);
         let others = others.into_iter().zip(1..);
         let others = others
-            .map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, vectors));
-        Self { first, others: others.collect(), ended: 0, next, vectors }
+            .map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, lanes));
+        Self { first, others: others.collect(), ended: 0, next, lanes }
     }
 
     /// Begins another cluster of the same grid in the same place, for one of so many workers.
@@ -64,7 +64,7 @@ impl Team {
             if !self.next.is_empty() {
                 grid.improve();
             }
-            if grid.has_vectors() != self.vectors && !self.next.is_empty() {
+            if grid.lanes() != self.lanes && !self.next.is_empty() {
                 return Next::Otherwise(std::mem::take(&mut self.next));
             }
         }
@@ -75,9 +75,9 @@ impl Team {
         Next::Begun
     }
 
-    /// Whether groups of threads run as vectors.
-    pub(in crate::exec) fn has_vectors(&self) -> bool {
-        self.vectors
+    /// How many threads of a group run at once; 0 where they run one by one.
+    pub(in crate::exec) fn lanes(&self) -> usize {
+        self.lanes
     }
 
     /// How many clusters were to follow that will not, where the grid has been aborted.

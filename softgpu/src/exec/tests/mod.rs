@@ -69,7 +69,7 @@ impl Kernels for Specs {
         Ok(Arc::new(Kernel {
             name: spec.name.into(),
             run: spec.run,
-            vectors: std::sync::OnceLock::new(),
+            vectors: Default::default(),
             state_bytes: 64,
             local_bytes: 256,
             static_shared: 4096,

@@ -2,21 +2,20 @@
 
 use std::mem::offset_of;
 
-use super::super::LANES;
 use super::super::flow::Refusal;
 use super::super::rows::{common_place, next_place};
 use super::super::translate::{Translator, all_lanes, scalar_type};
 use super::{ELSEWHERE, ENDED, MASK, Phases, Stop, bit, edge_of};
-use crate::abi::{self, Block, Row, Thread};
+use crate::abi::{self, Block, MOST_LANES, Row, Thread};
 
 /// The most groups that a block has: so many bytes tell which lanes of each wait at a cut.
-const MOST_GROUPS: usize = abi::MAX_THREADS / LANES;
+const MOST_WARPS: usize = abi::MAX_THREADS / abi::WARP;
 /// The same as words of the lanes of a warp each.
 const WORDS: &str = "<32 x i32>";
 /// After so many phases the executor may look whether the grid goes on at all.
 const TURNS: u32 = 1000;
 
-impl Translator<'_> {
+impl<const LANES: usize> Translator<'_, LANES> {
     /// What is known of the barriers.
     fn phases(&self) -> Result<&Phases, Refusal> {
         self.phases.as_ref().ok_or_else(|| "no phases".into())
@@ -40,7 +39,7 @@ impl Translator<'_> {
     /// The lanes of the group that go through the copy which is being written, as bits.
     pub(in super::super) fn lanes_that_go(&mut self) -> String {
         let group = self.make("load i64, ptr %group");
-        let at = self.make(format!("getelementptr i8, ptr %goes, i64 {group}"));
+        let at = self.make(format!("getelementptr i{LANES}, ptr %goes, i64 {group}"));
         self.make(format!("load i{LANES}, ptr {at}"))
     }
 
@@ -275,8 +274,10 @@ impl Translator<'_> {
         let number = self.lowest(others);
         self.line("store i64 0, ptr %some");
         self.each_warp("block", &number, |t, waiting, _| {
-            let first = t.make(format!("and i32 {waiting}, {}", 0x0101_0101));
-            let all = t.make(format!("mul i32 {first}, {}", 0xff));
+            // Groups whose first lane waits, as if all of their lanes did.
+            let group = u32::MAX >> (abi::WARP - LANES);
+            let first = t.make(format!("and i32 {waiting}, {}", u32::MAX / group));
+            let all = t.make(format!("mul i32 {first}, {group}"));
             let parts = t.make(format!("xor i32 {all}, {waiting}"));
             let parts = t.make(format!("zext i32 {parts} to i64"));
             let before = t.make("load i64, ptr %some");
@@ -385,7 +386,7 @@ impl Translator<'_> {
 
     /// All lanes go through the next copy.
     fn all_go(&mut self) {
-        let all = vec!["i32 -1"; MOST_GROUPS * LANES / abi::WARP].join(", ");
+        let all = vec!["i32 -1"; MOST_WARPS].join(", ");
         self.line(format!("store {WORDS} <{all}>, ptr %goes, align 32"));
     }
 
@@ -527,7 +528,7 @@ impl Translator<'_> {
     fn waiting(&mut self, number: &str) -> String {
         let row = self.waiting_at(number);
         let group = self.make("load i64, ptr %group");
-        self.make(format!("getelementptr i8, ptr {row}, i64 {group}"))
+        self.make(format!("getelementptr i{LANES}, ptr {row}, i64 {group}"))
     }
 
     /// Writes into the rows what is missing there.
@@ -562,11 +563,11 @@ impl Translator<'_> {
         self.line(format!("br i1 {ended}, label %late, label %late.cut"));
         self.begin("late.cut");
         self.blend(&row, offset_of!(Row, resume), "i32", &numbers, &mask);
-        let operand = |n: usize| offset_of!(Row, op) + 8 * LANES * n;
+        let operand = |n: usize| offset_of!(Row, op) + 8 * MOST_LANES * n;
         let has_mask = self.is_among(&number, masks);
         self.line(format!("br i1 {has_mask}, label %late.masked, label %late.mask"));
         self.begin("late.mask");
-        self.blend(&row, operand(MASK), "i64", &all_lanes("i64", u32::MAX), &mask);
+        self.blend(&row, operand(MASK), "i64", &all_lanes::<LANES>("i64", u32::MAX), &mask);
         self.line("br label %late.masked");
         self.begin("late.masked");
         let has_operands = self.is_among(&number, exchanges | named | reduces);

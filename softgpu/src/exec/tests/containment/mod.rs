@@ -16,7 +16,8 @@ use rgpu_device::{Code, Error, FunctionInfo, Range, Result};
 
 use super::TestHost;
 use crate::abi;
-use crate::compile::{Environment, Program, vector};
+use crate::compile::vector::{self, Mode};
+use crate::compile::{Environment, Program};
 use crate::exec::Config;
 use crate::exec::arena::Arena;
 use crate::exec::block::Progress;
@@ -250,7 +251,7 @@ impl Rig {
             }
         };
         self.tally.compiled += 1;
-        self.tally.vectors += u64::from(kernel.vectors.get().is_some());
+        self.tally.vectors += u64::from(kernel.has_vectors());
         let mut random = Random(seed ^ 0x5bd1_e995);
         for _ in 0..launches {
             self.launch(&kernel, &mut random)?;
@@ -367,13 +368,13 @@ impl Rig {
             too_long: None,
             checker: None,
         }));
-        let vectors = grid.has_vectors();
-        if let Err(error) = slot.prepare(&grid, vectors) {
+        let lanes = grid.lanes();
+        if let Err(error) = slot.prepare(&grid, lanes) {
             self.slot = Some(slot);
             return Err(error);
         }
         let teams = if cluster.is_some() { 1 } else { blocks };
-        let mut resident = Team::begin(slot, grid.clone(), 0, 1..u64::from(teams), (0, 1), vectors);
+        let mut resident = Team::begin(slot, grid.clone(), 0, 1..u64::from(teams), (0, 1), lanes);
         let mut outcome = Ok(Progress::Yielded);
         'blocks: for index in 0..teams {
             if index > 0 && !matches!(resident.go_on(1), Next::Begun) {
@@ -450,13 +451,17 @@ fn run(
 ) -> Tally {
     // Compiled code calls as deeply as on a worker.
     let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
-        vector::CHOSEN.set(Some(vectors));
         let mut rig = Rig::new(exact_bounds, MEMORY);
         let begun = Instant::now();
         let mut told = begun;
         let mut seed = first;
         while rig.tally.executed < launches {
             note(seed);
+            vector::CHOSEN.set(Some(match vectors {
+                true if (seed / 2).is_multiple_of(2) => Mode::First,
+                true => Mode::Wide,
+                false => Mode::Off,
+            }));
             if let Err(Escape(how)) = rig.kernel(seed, each) {
                 panic!("ESCAPE, seed {seed}: {how}\n{}", Rig::text(seed));
             }

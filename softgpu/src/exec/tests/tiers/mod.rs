@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use super::containment::{Random, Rig};
 use crate::abi;
-use crate::compile::vector;
+use crate::compile::vector::{self, Mode};
 use crate::exec::block::Progress;
 use interpret::{Launch, Left};
 use layout::{ALL, APPROXIMATE_AT, RECORD, START};
@@ -248,14 +248,15 @@ impl Comparison {
 
     fn program(&mut self, program: &Program, seed: u64, launches: u64) -> Result<(), String> {
         let (text, used) = program.ptx();
-        let compile = |vectors: bool| {
-            vector::CHOSEN.set(Some(vectors));
+        let compile = |mode: Mode| {
+            vector::CHOSEN.set(Some(mode));
             self.rig.compile(&text).map_err(|error| format!("the compiler: {error}"))
         };
-        let one = compile(false)?;
-        let many = if self.vectors(seed) { compile(true)? } else { one.clone() };
+        let one = compile(Mode::Off)?;
+        let mode = if (seed / self.every).is_multiple_of(2) { Mode::First } else { Mode::Wide };
+        let many = if self.vectors(seed) { compile(mode)? } else { one.clone() };
         self.tally.kernels += 1;
-        self.tally.vectors += u64::from(many.vectors.get().is_some());
+        self.tally.vectors += u64::from(many.has_vectors());
         let load = |gpu: &Hardware| gpu.load(&text, "test").map_err(|why| format!("the GPU: {why}"));
         let real = self.hardware.as_ref().map(load).transpose()?;
         let mut random = Random(seed ^ 0x5bd1_e995);
@@ -279,7 +280,7 @@ impl Comparison {
             if let Some(why) = difference(&wanted, &first, names, &launch, false) {
                 return Err(why);
             }
-            if many.vectors.get().is_none() {
+            if !many.has_vectors() {
                 continue;
             }
             let second = self.launch(&many, &launch).map_err(|why| format!("vectors: {why}"))?;
