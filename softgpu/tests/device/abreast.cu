@@ -279,3 +279,16 @@ KERNEL led(int* data, int rounds) {
     }
     data[i] = sum;
 }
+
+// In each round the lanes that go one way count themselves, and the others do something else.
+KERNEL gathered(int* data, int rounds) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, own = data[i], sum = 0;
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        if ((own >> round & 1) != 0)
+            sum += __popc(__activemask()) << round % 8;
+        else
+            sum += data[i] % 7;
+    }
+    data[i] = sum;
+}

@@ -152,6 +152,25 @@ fn all_lanes_of_a_warp_have_read_its_element_before_one_writes_there() {
 }
 
 #[test]
+fn lanes_that_gather_in_a_loop_are_of_one_round() {
+    let warps = Warps::new();
+    let data = numbers(128);
+    for rounds in [1, 5, 20] {
+        let expected = by_warp(&data, 32, |warp| {
+            let before = warp.to_vec();
+            for (own, sum) in before.iter().zip(warp) {
+                let is_set = |value: &i32, round: i32| value >> round & 1 != 0;
+                *sum = (0..rounds).fold(0i32, |sum, round| {
+                    let there = before.iter().filter(|value| is_set(value, round)).count() as i32;
+                    sum.wrapping_add(if is_set(own, round) { there << (round % 8) } else { own % 7 })
+                });
+            }
+        });
+        assert_eq!(warps.run("gathered", &data, 64, 128, &[], rounds), expected, "{rounds}");
+    }
+}
+
+#[test]
 fn neighbours_change_places_until_all_are_in_order() {
     let warps = Warps::new();
     for (block, threads) in [(32, 32), (64, 128)] {

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::super::flow::{Block, Flow};
 use super::super::op::{MemoryTarget, Op};
 use super::address::{self, Addresses, Kind, LANE, Linear, Term};
-use super::ways::Ways;
+use super::ways::{Ways, begins};
 use super::{Access, accessed};
 use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 
@@ -23,7 +23,7 @@ use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 /// kernel may have whose lanes are to be kept abreast. Larger kernels stay as they are.
 const PAIRS: usize = 1 << 18;
 const WORDS: usize = 1 << 20;
-const BLOCKS: usize = 1 << 11;
+pub(super) const BLOCKS: usize = 1 << 11;
 
 /// An access to memory that lanes share.
 struct Candidate {
@@ -542,12 +542,7 @@ impl Alignment<'_> {
                 self.ways.between(self.flow, branch, Some(meet), |block| {
                     waits |= self.waits_in(&blocks[block], places);
                 });
-                let body = &self.function.body;
-                let first = (blocks[meet].first..blocks[meet].end)
-                    .find(|&at| matches!(body[at], Statement::Instruction(_)));
-                let Some(first) = first.filter(|_| waits) else { continue };
-                let Statement::Instruction(instruction) = &body[first] else { continue };
-                if !matches!(self.ops[instruction.form.0 as usize], Op::Ret | Op::Exit) {
+                if waits && let Some(first) = begins(self.function, self.ops, &blocks[meet]) {
                     changed |= places.insert(first);
                 }
             }

@@ -11,9 +11,12 @@
 //! Another habit: all threads read a variable of the block, and one of them writes it anew without a barrier
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
+//!
+//! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 
 mod address;
 mod exchange;
+mod gather;
 mod hasty;
 mod single;
 #[cfg(test)]
@@ -23,6 +26,7 @@ mod ways;
 use std::collections::BTreeSet;
 
 use self::address::Addresses;
+use self::ways::Ways;
 use super::flow::Flow;
 use super::op::Op;
 use super::opcode::{Form, Opcode, Semantics};
@@ -135,15 +139,21 @@ fn places(
         address::instructions(function).any(|(_, i)| raises(i))
     };
     let hasty = shared(Access::Load) && (shared(Access::Store) || raises());
-    if !exchange && !hasty {
+    let gathers = gather::gathers(function, ops);
+    if !exchange && !hasty && !gathers {
         return (BTreeSet::new(), Vec::new());
     }
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops)).flatten();
-    let converging = match &mut addresses {
+    let mut converging = match &mut addresses {
         Some(addresses) if exchange => exchange::places(function, ops, plain, &flow, addresses),
         _ => BTreeSet::new(),
     };
+    if gathers && flow.blocks.len() <= exchange::BLOCKS {
+        let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
+        let ways = Ways::new(function, &flow, divides);
+        converging.extend(gather::places(function, ops, &flow, &ways));
+    }
     let yielding =
         if hasty { hasty::stores(function, ops, accesses, &flow, addresses.as_mut()) } else { Vec::new() };
     (converging, yielding)

@@ -41,6 +41,21 @@ fn text_of(body: &str) -> String {
 }
 
 #[test]
+fn lanes_meet_before_the_next_round_of_a_loop_in_which_some_gather() {
+    let round = |predicate: &str, end: &str| {
+        kernel(&format!(
+            "ld.global.u32 %r4, [%rd2]; mov.u32 %r5, 0; L: shr.u32 %r6, %r4, %r5; and.b32 %r6, %r6, 1; setp.eq.u32 %p2, %r6, 0;
+             @{predicate} bra M; activemask.b32 %r7; add.u32 %r8, %r8, %r7; M: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, %r9;
+             {end} st.global.u32 [%rd3], %r8;"
+        ))
+    };
+    assert_eq!(round("%p2", "@%p3 bra L;"), 1);
+    assert_eq!(round("%p2", ""), 0, "there is no other round");
+    // All lanes go the same way.
+    assert_eq!(round("%p3", "@%p3 bra L;"), 0);
+}
+
+#[test]
 fn values_that_go_from_lane_to_lane_are_waited_for() {
     // The store comes before the neighbour's load; and the other way round.
     assert_eq!(
@@ -247,6 +262,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "cleared",
         "compact",
         "fenced",
+        "gathered",
         "hashed",
         "late",
         "led",

@@ -1,7 +1,8 @@
 //! Where the threads of a warp or a block part, and where they meet again.
 
 use super::super::flow::{Block, Flow, instructions};
-use rgpu_image::ptx::ast::Function;
+use super::super::op::Op;
+use rgpu_image::ptx::ast::{Function, Statement};
 
 /// Branches times blocks, beyond which conditions are not counted.
 const CONDITIONS: usize = 1 << 20;
@@ -50,6 +51,17 @@ impl Ways {
         }
         conditions
     }
+}
+
+/// The first instruction of a block, before which lanes that meet there can wait; none where they end with it.
+pub(super) fn begins(function: &Function, ops: &[Op], block: &Block) -> Option<usize> {
+    (block.first..block.end)
+        .find_map(|at| match &function.body[at] {
+            Statement::Instruction(first) => Some((at, &ops[first.form.0 as usize])),
+            Statement::Label(_) => None,
+        })
+        .filter(|(_, op)| !matches!(op, Op::Ret | Op::Exit))
+        .map(|(at, _)| at)
 }
 
 /// For each block, the first one that all ways from it lead to; none where there is no such block but the kernel's end.
