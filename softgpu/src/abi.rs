@@ -305,6 +305,12 @@ pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 /// Threads that run at once in code for vectors of threads: a group. Its first thread's number is a multiple of that. There is code for
 /// groups of these two sizes: each fills one of the processor's vectors with values of 32 bits, or two.
 pub const WIDTHS: [usize; 2] = [8, 16];
+/// The place of a size of groups in [`WIDTHS`].
+#[inline]
+pub fn width_index(lanes: usize) -> usize {
+    usize::from(lanes == WIDTHS[1])
+}
+
 /// The most threads of a group.
 pub const MOST_LANES: usize = WIDTHS[1];
 
@@ -422,7 +428,7 @@ pub struct Kernel {
 impl Kernel {
     /// There is code for vectors of threads now, if there has been none for groups of that size.
     pub fn add_vectors(&self, vectors: Vectors) {
-        let _ = self.vectors[usize::from(vectors.lanes == WIDTHS[1])].set(vectors);
+        let _ = self.vectors[width_index(vectors.lanes)].set(vectors);
     }
 
     /// Whether there is code for vectors of threads.
@@ -433,7 +439,7 @@ impl Kernel {
     /// The kernel for groups of so many threads, if there is one.
     #[inline]
     pub fn vectors_of(&self, lanes: usize) -> Option<&Vectors> {
-        self.vectors[usize::from(lanes == WIDTHS[1])].get().filter(|vectors| vectors.lanes == lanes)
+        self.vectors[width_index(lanes)].get().filter(|vectors| vectors.lanes == lanes)
     }
 }
 
@@ -491,8 +497,8 @@ pub struct Helpers {
     /// `fn(block: *mut Block, handle: u64, operation: u64) -> u32`: an operation on a texture or surface object
     /// ([`texture::TextureOp`]), with operands and results in [`Block::words`]. 0, or the trap that the running thread ends with.
     pub texture: usize,
-    /// `fn(block: *mut Block, first: *mut Thread, lanes: u64, operation: u64, operands: *mut Operands)`: the same for those threads among
-    /// threads of a group that are bits of `lanes`, one after another, with everything in `operands` ([`operands::Operands`]).
+    /// `fn(block: *mut Block, first: *mut Thread, lanes: u64, operation: u64, operands: *mut Operands)`: the same for those threads of a
+    /// group that are bits of `lanes`, one after another, with everything in `operands` ([`operands::Operands`]).
     pub textures: usize,
     /// `fn(block: *mut Block, what: u64)`: a thread comes to a region, in kernels that are compiled to be counted
     /// ([`counted::Event`]).

@@ -226,10 +226,10 @@ pub(super) fn install() {
         _ => 1,
     };
     *times = times.checked_add(1).unwrap_or(1);
-    let mut at = 0;
-    while at < some {
-        let (i, signal) = (at, SIGNALS[at]);
-        at += 1;
+    for (i, &signal) in SIGNALS.iter().enumerate() {
+        if i >= some {
+            break;
+        }
         // SAFETY: plain signal calls; the handler below does only what is allowed there.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();

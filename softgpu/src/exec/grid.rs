@@ -117,14 +117,9 @@ fn lanes_of(spec: &GridSpec) -> usize {
     };
     let (mode, tiers) = (vector::mode(), spec.origin.0.tiers(spec.origin.1));
     let [narrow, wide] = WIDTHS.map(|lanes| Some(lanes).filter(there));
-    let lanes = match (narrow, wide) {
-        (Some(_), Some(wide)) if tiers.is_none_or(|tiers| tiers.prefers_wide(mode)) => wide,
-        (narrow, wide) => match narrow.or(wide) {
-            Some(lanes) => lanes,
-            None => return 0,
-        },
-    };
-    if tiers.is_none_or(|tiers| tiers.prefers_vectors(mode)) { lanes } else { 0 }
+    let prefers_wide = |_: &usize| narrow.is_none() || tiers.is_none_or(|tiers| tiers.prefers_wide(mode));
+    let lanes = wide.filter(prefers_wide).or(narrow);
+    lanes.filter(|_| tiers.is_none_or(|tiers| tiers.prefers_vectors(mode))).unwrap_or(0)
 }
 
 /// Whether groups of so many threads lie in one row of a block each, but for what is left over.

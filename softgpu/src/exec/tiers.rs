@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::contained::contained;
 use super::modules::Module;
 use super::worker::spawn_masked;
-use crate::abi::WIDTHS;
+use crate::abi::{WIDTHS, width_index};
 use crate::compile::vector::{self, Mode};
 
 /// What a kernel has to have taken of the processors before code is looked for that an earlier process has kept: several times what that takes.
@@ -57,11 +57,11 @@ impl Speed {
     }
 }
 
-/// A trial of both tiers by turns: launches of one kernel may take very different times, so only those count against each other that come
+/// A trial of two ways by turns: launches of one kernel may take very different times, so only those count against each other that come
 /// close after each other.
 #[derive(Debug, Default)]
 struct Trial {
-    /// Launches that are still to be made, as threads and as vectors.
+    /// Launches that are still to be made, by way.
     left: [AtomicU32; 2],
     /// What those have taken for each block that were made, in picoseconds: together, and the one that took longest, which may have been interrupted.
     taken: [(AtomicU64, AtomicU64); 2],
@@ -84,26 +84,26 @@ impl Trial {
         self.since.store(0, Relaxed);
     }
 
-    /// Whether the next launch is to run as vectors, as far as that is known.
+    /// Whether the next launch is to go the second way, as far as that is known.
     fn prefers_second(&self) -> Option<bool> {
         let [first, second] = [0, 1].map(|way: usize| self.left[way].load(Relaxed));
         if first + second > 0 { Some(second >= first) } else { self.verdict.get() }
     }
 
     /// Notes a launch; true if it is time for another trial.
-    fn note(&self, blocks: u64, ns: u64, vectors: bool) -> bool {
-        let tier = usize::from(vectors);
-        let took_part = self.left[tier].fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+    fn note(&self, blocks: u64, ns: u64, second: bool) -> bool {
+        let way = usize::from(second);
+        let took_part = self.left[way].fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if took_part {
             let one = ns.saturating_mul(1000) / blocks.max(1);
-            self.taken[tier].0.fetch_add(one, Relaxed);
-            self.taken[tier].1.fetch_max(one, Relaxed);
+            self.taken[way].0.fetch_add(one, Relaxed);
+            self.taken[way].1.fetch_max(one, Relaxed);
             if self.left.iter().all(|left| left.load(Relaxed) == 0) {
-                let [threads, vectors] = [0, 1].map(|tier: usize| {
-                    let (all, longest) = &self.taken[tier];
+                let [first, second] = [0, 1].map(|way: usize| {
+                    let (all, longest) = &self.taken[way];
                     all.load(Relaxed).saturating_sub(longest.load(Relaxed))
                 });
-                self.verdict.set(vectors.saturating_mul(100) <= threads.saturating_mul(100 + TOLERANCE));
+                self.verdict.set(second.saturating_mul(100) <= first.saturating_mul(100 + TOLERANCE));
             }
             return false;
         }
@@ -112,17 +112,17 @@ impl Trial {
     }
 }
 
-/// Whether a kernel is to run as vectors; at first that is not known.
+/// Whether launches are to go the second way; at first that is not known.
 #[derive(Debug, Default)]
 struct AtomicVerdict(AtomicU32);
 
 impl AtomicVerdict {
     fn get(&self) -> Option<bool> {
-        self.0.load(Relaxed).checked_sub(1).map(|vectors| vectors == 1)
+        self.0.load(Relaxed).checked_sub(1).map(|second| second == 1)
     }
 
-    fn set(&self, vectors: bool) {
-        self.0.store(1 + u32::from(vectors), Relaxed);
+    fn set(&self, second: bool) {
+        self.0.store(1 + u32::from(second), Relaxed);
     }
 }
 
@@ -228,7 +228,7 @@ impl Tiers {
 
     /// Making code for groups of so many threads takes so many nanoseconds: it is not made before the kernel has taken as long.
     pub(super) fn postpone(&self, lanes: usize, nanoseconds: u64) {
-        let account = &self.accounts[usize::from(lanes == WIDTHS[1])];
+        let account = &self.accounts[width_index(lanes)];
         account.costs.store(nanoseconds, Relaxed);
         account.ordered.store(false, Relaxed);
     }
@@ -380,6 +380,7 @@ mod tests {
         blind.note(1_000, EARNED / 2, ONE);
         assert!(!blind.prefers_vectors(Mode::Auto), "that was faster");
     }
+
     #[test]
     fn a_kernel_earns_larger_groups_as_vectors_and_keeps_them_only_if_they_are_faster() {
         let narrow = (8, true);

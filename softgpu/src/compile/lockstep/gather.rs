@@ -10,19 +10,22 @@ use super::super::flow::{Flow, instructions};
 use super::super::op::Op;
 use super::address;
 use super::ways::{Ways, begins};
-use rgpu_image::ptx::ast::Function;
+use rgpu_image::ptx::ast::{Function, Instruction};
 
-/// Whether a function has such an operation.
+/// Whether an instruction is such an operation.
+fn is_gathering(instruction: &Instruction, ops: &[Op]) -> bool {
+    matches!(ops[instruction.form.0 as usize], Op::ActiveMask)
+}
+
+/// Whether a function has one.
 pub(super) fn gathers(function: &Function, ops: &[Op]) -> bool {
-    address::instructions(function).any(|(_, i)| matches!(ops[i.form.0 as usize], Op::ActiveMask))
+    address::instructions(function).any(|(_, instruction)| is_gathering(instruction, ops))
 }
 
 /// Statements before which the lanes of a warp have to wait for each other. None where there is no such loop.
 pub(super) fn places(function: &Function, ops: &[Op], flow: &Flow, ways: &Ways) -> BTreeSet<usize> {
-    let gathers = |block: usize| {
-        instructions(function, &flow.blocks[block]).any(|i| matches!(ops[i.form.0 as usize], Op::ActiveMask))
-    };
-    let gathering: Vec<bool> = (0..flow.blocks.len()).map(gathers).collect();
+    let gathers = |block| instructions(function, block).any(|instruction| is_gathering(instruction, ops));
+    let gathering: Vec<bool> = flow.blocks.iter().map(gathers).collect();
     let predecessors = flow.predecessors();
     let loops: Vec<Vec<usize>> =
         flow.back_edges().into_iter().map(|edge| flow.loop_blocks(edge, &predecessors)).collect();
