@@ -292,3 +292,17 @@ KERNEL gathered(int* data, int rounds) {
     }
     data[i] = sum;
 }
+
+// All threads clear their elements, and then the first lane of each warp stores results, also into what other warps clear.
+KERNEL wiped(int* data, int rounds) {
+    __shared__ int s[128];
+    int t = threadIdx.x, warp = t >> 5, i = blockIdx.x * blockDim.x + t, own = data[i];
+    for (int k = t; k < 128; k += blockDim.x) s[k] = -1;
+    for (int round = 0; round < rounds; round++) {
+        int sum = own + round;
+        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane() == 0) s[round * (blockDim.x / 32) + warp] = sum;
+    }
+    __syncthreads();
+    data[i] = s[t];
+}

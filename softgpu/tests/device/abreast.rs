@@ -171,6 +171,25 @@ fn lanes_that_gather_in_a_loop_are_of_one_round() {
 }
 
 #[test]
+fn no_warp_clears_what_another_has_found_out() {
+    let warps = Warps::new();
+    for (block, rounds) in [(64, 17), (128, 30)] {
+        let data = numbers(256);
+        let expected: Vec<i32> = data
+            .chunks(block)
+            .flat_map(|block| {
+                let of_round = |round: i32| block.chunks(32).map(move |warp| warp.iter().map(|v| v + round).sum());
+                let mut found: Vec<i32> = (0..rounds).flat_map(of_round).collect();
+                found.resize(block.len().max(found.len()), -1);
+                found.truncate(block.len());
+                found
+            })
+            .collect();
+        assert_eq!(warps.run("wiped", &data, block as u32, 256, &[], rounds), expected, "{block}");
+    }
+}
+
+#[test]
 fn neighbours_change_places_until_all_are_in_order() {
     let warps = Warps::new();
     for (block, threads) in [(32, 32), (64, 128)] {

@@ -223,6 +223,11 @@ impl<'a> Addresses<'a> {
         self.by_thread[register as usize]
     }
 
+    /// Whether all threads of a block have one value in a register, which does not depend on what was read from memory.
+    pub(super) fn is_given(&self, register: u32) -> bool {
+        !self.by_thread[register as usize] && !self.of_data[register as usize]
+    }
+
     pub(super) fn kind(&self, term: u32) -> Term {
         self.terms[term as usize]
     }

@@ -6,11 +6,11 @@
 
 use super::super::flow::Flow;
 use super::super::op::Op;
+use super::Access;
 use super::address::{Addresses, Kind, Linear};
+use super::found::Found;
 use super::single::Single;
-use super::ways::Ways;
-use super::{Access, accessed};
-use rgpu_image::ptx::ast::{AddressBase, Function, Guard, Instruction, Operand, Statement, Symbol};
+use rgpu_image::ptx::ast::{Function, Guard, Statement, Symbol};
 
 /// More variables than this are not told apart; what is read of others does not count.
 const PLACES: usize = 64;
@@ -24,76 +24,13 @@ enum Place {
     Computed(Linear),
 }
 
-/// An access to the block's memory.
-struct Found<'a> {
-    at: usize,
-    access: Access,
-    instruction: &'a Instruction,
-    named: Option<(Symbol, i64)>,
-    /// None without [`Addresses`].
-    address: Option<Linear>,
-    /// Whether threads name different addresses;
-    differs: bool,
-    /// also those of one warp.
-    by_lane: bool,
-    /// On how many conditions that may divide a block it depends.
-    conditions: u32,
-    bytes: i64,
-}
-
-impl Found<'_> {
-    /// The place that all threads name, or all of each warp.
-    fn place(&self) -> Option<Place> {
-        match (self.named, &self.address) {
-            (Some((symbol, offset)), _) => Some(Place::Named(symbol, offset)),
-            (None, Some(address)) if !self.by_lane => Some(Place::Computed(address.clone())),
-            _ => None,
-        }
+/// The place that all threads name, or all of each warp.
+fn place(found: &Found) -> Option<Place> {
+    match (found.named, &found.address) {
+        (Some((symbol, offset)), _) => Some(Place::Named(symbol, offset)),
+        (None, Some(address)) if !found.by_lane => Some(Place::Computed(address.clone())),
+        _ => None,
     }
-}
-
-/// All accesses to the block's memory, by the blocks that they stand in.
-fn find<'a>(
-    function: &'a Function,
-    ops: &[Op],
-    accesses: &[Option<(Access, bool)>],
-    flow: &Flow,
-    mut addresses: Option<&mut Addresses>,
-) -> Vec<Vec<Found<'a>>> {
-    let conditions = addresses.as_deref().map_or_else(
-        || vec![0; flow.blocks.len()],
-        |addresses| Ways::new(function, flow, |predicate| addresses.differs(predicate)).conditions(flow),
-    );
-    let mut find = |at: usize, conditions: u32| {
-        let Statement::Instruction(instruction) = &function.body[at] else { return None };
-        let op = &ops[instruction.form.0 as usize];
-        let access = match (accesses[instruction.form.0 as usize], op) {
-            (Some((access, _)), _) => access,
-            (None, Op::Atom { shared: true, .. }) => Access::Atomic,
-            _ => return None,
-        };
-        let (operand, bytes) = accessed(instruction, op)?;
-        let named = match *operand {
-            Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
-                Some((symbol, offset))
-            }
-            _ => None,
-        };
-        let address = addresses.as_deref_mut().and_then(|addresses| addresses.address(operand));
-        let differs = |register: u32| addresses.as_deref().is_some_and(|a| a.differs(register));
-        let guarded = instruction.guard.is_some_and(|g| differs(g.register.0));
-        let conditions = conditions + u32::from(guarded);
-        let by_lane = |register: u32| addresses.as_deref().is_some_and(|a| a.divides(register));
-        let (differs, by_lane) = match *operand {
-            Operand::Address(AddressBase::Reg(r), _) => (differs(r.0), by_lane(r.0)),
-            _ => (false, false),
-        };
-        Some(Found { at, access, instruction, named, address, differs, by_lane, conditions, bytes })
-    };
-    let blocks = flow.blocks.iter().zip(conditions);
-    blocks
-        .map(|(block, conditions)| (block.first..block.end).filter_map(|at| find(at, conditions)).collect())
-        .collect()
 }
 
 /// Statements that write a variable of the block which may have been read since the last barrier, by another thread than writes it. Where that is
@@ -101,15 +38,13 @@ fn find<'a>(
 pub(super) fn stores(
     function: &Function,
     ops: &[Op],
-    accesses: &[Option<(Access, bool)>],
     flow: &Flow,
-    mut addresses: Option<&mut Addresses>,
+    all: &[Vec<Found>],
+    addresses: Option<&Addresses>,
 ) -> Vec<(usize, Option<Guard>)> {
-    let all = find(function, ops, accesses, flow, addresses.as_deref_mut());
-    let addresses = addresses.as_deref();
     let mut known: Vec<(Place, &Found)> = Vec::new();
     for found in all.iter().flatten().filter(|found| found.access == Access::Load) {
-        if let Some(place) = found.place()
+        if let Some(place) = place(found)
             && known.len() < PLACES
             && !known.iter().any(|(other, _)| *other == place)
         {
@@ -118,7 +53,7 @@ pub(super) fn stores(
     }
     // The place that is read, as a bit, and the places that may be written.
     let read = |load: &Found| {
-        let place = load.place();
+        let place = place(load);
         known.iter().position(|(known, _)| Some(known) == place.as_ref()).map_or(0, |bit| 1u64 << bit)
     };
     let written = |store: &Found| {

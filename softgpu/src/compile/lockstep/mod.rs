@@ -12,10 +12,14 @@
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
 //!
+//! Others clear an array, and store results into elements that another warp may clear later ([`cleared`]).
+//!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 
 mod address;
+mod cleared;
 mod exchange;
+mod found;
 mod gather;
 mod hasty;
 mod single;
@@ -154,8 +158,15 @@ fn places(
         let ways = Ways::new(function, &flow, divides);
         converging.extend(gather::places(function, ops, &flow, &ways));
     }
-    let yielding =
-        if hasty { hasty::stores(function, ops, accesses, &flow, addresses.as_mut()) } else { Vec::new() };
+    let mut yielding = Vec::new();
+    if hasty {
+        let found = found::find(function, ops, accesses, &flow, addresses.as_mut());
+        if let Some(addresses) = &addresses {
+            let cleared = cleared::places(function, ops, &flow, &found, addresses);
+            yielding.extend(cleared.into_iter().map(|at| (at, None)));
+        }
+        yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
+    }
     (converging, yielding)
 }
 

@@ -210,6 +210,36 @@ fn a_thread_lets_others_read_first_unless_only_it_has_read() {
 }
 
 #[test]
+fn threads_that_clear_let_others_clear_before_results_are_stored() {
+    let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; ld.global.u32 %r3, [%rd2]; shl.b32 %r4, %r3, 2;
+        add.s32 %r13, %r10, %r4; shr.u32 %r5, %r1, 5; shl.b32 %r6, %r5, 2; add.s32 %r14, %r10, %r6; shl.b32 %r7, %r5, 7;";
+    let clears = |clear: &str, then: &str| yields(&format!("{base} {clear} {then} bar.sync 0; ld.shared.u32 %r15, [s+252];"));
+    let clear = "st.shared.u32 [%r12], 0;";
+    let told = "st.shared.u32 [%r13], %r3;";
+    assert_eq!(clears(clear, told), 1);
+    assert_eq!(clears(clear, "atom.shared.add.u32 %r9, [%r13], 1;"), 1);
+    assert_eq!(clears(clear, "@%p1 st.shared.u32 [%r14], %r3;"), 1);
+    assert_eq!(clears("mov.u32 %r8, 7; st.shared.u32 [%r12], %r8;", told), 1);
+    assert_eq!(clears("st.shared.u32 [%r12], %r9;", told), 1, "a parameter");
+    // Two arrays' worth, and a loop: they wait once, behind all of it.
+    assert_eq!(clears("st.shared.u32 [%r12], 0; st.shared.u32 [%r12+128], 0;", told), 1);
+    let loops = "L: st.shared.u32 [%r12], 0; add.s32 %r12, %r12, 512; add.s32 %r1, %r1, 128; setp.lt.u32 %p2, %r1, 256; @%p2 bra L;";
+    assert_eq!(clears(loops, told), 1);
+    // Nothing is cleared, or a barrier is between; the own element, and the same value once more.
+    assert_eq!(clears("st.shared.u32 [%r12], %r3;", told), 0);
+    assert_eq!(clears("st.shared.u32 [%r12], 0; bar.sync 0;", told), 0);
+    assert_eq!(clears(clear, "st.shared.u32 [%r12], %r3;"), 0);
+    assert_eq!(clears(clear, "st.shared.u32 [%r13], 0;"), 0);
+    assert_eq!(clears(told, clear), 0);
+    // Another array, a part at a given distance, and each warp's own part.
+    let other = ".shared .align 4 .b8 other[64]; mov.u32 %r17, other; add.s32 %r18, %r17, %r4;";
+    assert_eq!(clears(clear, &format!("{other} st.shared.u32 [%r18], %r3;")), 0);
+    assert_eq!(clears(clear, "add.s32 %r18, %r13, %r9; st.shared.u32 [%r18], %r3;"), 0);
+    let own = "add.s32 %r18, %r10, %r7; shl.b32 %r16, %r2, 2; add.s32 %r19, %r18, %r16; st.shared.u32 [%r19], 0;";
+    assert_eq!(clears(own, "add.s32 %r18, %r18, %r4; st.shared.u32 [%r18], %r3;"), 0);
+}
+
+#[test]
 fn what_each_lane_has_for_itself_is_not_waited_for() {
     let free = [
         // The own element, another array, a barrier, a shuffle or an atomic between, the loads that are constant.

@@ -51,6 +51,23 @@ impl Ways {
         }
         conditions
     }
+
+    /// The next block, or the same, that all who have not ended come to, whichever way they have gone.
+    pub(super) fn where_all_come(&self, flow: &Flow, mut block: usize) -> usize {
+        loop {
+            let mut meets = self.branches.iter().filter_map(|&(branch, meet)| Some((branch, meet?)));
+            let next = meets.find(|&(branch, meet)| {
+                let mut lies_between = false;
+                self.between(flow, branch, Some(meet), |between| lies_between |= between == block);
+                lies_between
+            });
+            match next {
+                // All ways from the block lead there, and none of them back but through it, so that this comes to an end.
+                Some((_, meet)) => block = meet,
+                None => return block,
+            }
+        }
+    }
 }
 
 /// The first instruction of a block, before which lanes that meet there can wait; none where they end with it.

@@ -1,0 +1,77 @@
+//! Accesses of a kernel to its block's memory.
+
+use super::super::flow::Flow;
+use super::super::op::Op;
+use super::address::{Addresses, Linear};
+use super::ways::Ways;
+use super::{Access, accessed};
+use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Statement, Symbol};
+
+/// An access to the block's memory.
+pub(super) struct Found<'a> {
+    pub at: usize,
+    pub access: Access,
+    pub instruction: &'a Instruction,
+    pub named: Option<(Symbol, i64)>,
+    /// None without [`Addresses`].
+    pub address: Option<Linear>,
+    /// Whether threads name different addresses;
+    pub differs: bool,
+    /// also those of one warp.
+    pub by_lane: bool,
+    /// On how many conditions that may divide a block it depends.
+    pub conditions: u32,
+    pub bytes: i64,
+}
+
+impl Found<'_> {
+    /// What is stored; none where nothing is, or more is done than that.
+    pub(super) fn value(&self) -> Option<&Operand> {
+        self.instruction.operands.get(1).filter(|_| self.access == Access::Store)
+    }
+}
+
+/// All accesses to the block's memory, by the blocks that they stand in.
+pub(super) fn find<'a>(
+    function: &'a Function,
+    ops: &[Op],
+    accesses: &[Option<(Access, bool)>],
+    flow: &Flow,
+    mut addresses: Option<&mut Addresses>,
+) -> Vec<Vec<Found<'a>>> {
+    let conditions = addresses.as_deref().map_or_else(
+        || vec![0; flow.blocks.len()],
+        |addresses| Ways::new(function, flow, |predicate| addresses.differs(predicate)).conditions(flow),
+    );
+    let mut find = |at: usize, conditions: u32| {
+        let Statement::Instruction(instruction) = &function.body[at] else { return None };
+        let op = &ops[instruction.form.0 as usize];
+        let access = match (accesses[instruction.form.0 as usize], op) {
+            (Some((access, _)), _) => access,
+            (None, Op::Atom { shared: true, .. }) => Access::Atomic,
+            _ => return None,
+        };
+        let (operand, bytes) = accessed(instruction, op)?;
+        let named = match *operand {
+            Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
+                Some((symbol, offset))
+            }
+            _ => None,
+        };
+        let address = addresses.as_deref_mut().and_then(|addresses| addresses.address(operand));
+        let differs = |register: u32| addresses.as_deref().is_some_and(|a| a.differs(register));
+        let guarded = instruction.guard.is_some_and(|g| differs(g.register.0));
+        let conditions = conditions + u32::from(guarded);
+        let by_lane = |register: u32| addresses.as_deref().is_some_and(|a| a.divides(register));
+        let (differs, by_lane) = match *operand {
+            Operand::Address(AddressBase::Reg(r), _) => (differs(r.0), by_lane(r.0)),
+            _ => (false, false),
+        };
+        Some(Found { at, access, instruction, named, address, differs, by_lane, conditions, bytes })
+    };
+    let blocks = flow.blocks.iter().zip(conditions);
+    blocks
+        .map(|(block, conditions)| (block.first..block.end).filter_map(|at| find(at, conditions)).collect())
+        .collect()
+}
+
