@@ -38,6 +38,7 @@ const TEXT: &str = r#".version 8.0
   setp.eq.u32 %p1, %r1, 5; @%p1 bra DEEP;
   setp.eq.u32 %p1, %r1, 6; @%p1 bra ENDLESS;
   setp.eq.u32 %p1, %r1, 7; @%p1 bra WAITING;
+  setp.eq.u32 %p1, %r1, 8; @%p1 bra BEFORE;
   .loc 1 20 3
   ld.global.f32 %f1, [%rd1];
   st.global.f32 [%rd1+4], %f1;
@@ -45,6 +46,10 @@ const TEXT: &str = r#".version 8.0
 STORE:
   .loc 1 21 3
   st.global.u32 [%rd1+8], %r1;
+  ret;
+BEFORE:
+  .loc 1 23 3
+  ld.shared.u32 %r3, [counter+-4096]; st.global.u32 [%rd1], %r3;
   ret;
 TRAP:
   .loc 1 22 3
@@ -124,6 +129,9 @@ fn faults_name_the_line_of_the_source() {
     expect(&fault(&rig, 2, rig.memory), Code::LaunchFailed, "trap;", "/src/main.cu:22");
     let inlined = "/src/inner.cuh:8, inlined at /src/inner.cuh:5, inlined at /src/main.cu:50";
     expect(&fault(&rig, 3, beyond), Code::IllegalAddress, "st.global.u32 [%rd1], %r1;", inlined);
+    // A constant address that is none of shared memory is a fault where a thread comes to it, and only there.
+    let before = "ld.shared.u32 %r3, [counter+-4096]; st.global.u32 [%rd1], %r3;";
+    expect(&fault(&rig, 8, rig.memory), Code::IllegalAddress, before, "/src/main.cu:23");
     let error = fault(&rig, 4, beyond);
     expect(&error, Code::IllegalAddress, "st.global.u32 [%rd1], 7;", "/src/inner.cuh:33");
     let error = fault(&rig, 5, beyond);

@@ -192,13 +192,14 @@ impl<'a> Emitter<'a, '_> {
                     return Err(self.refuse("The symbol is not in shared memory"));
                 };
                 let at = i64::from(at) + offset;
-                if !(0..=i64::from(i32::MAX)).contains(&at) {
-                    return Err(self.refuse("The address lies outside of shared memory"));
-                }
                 if at % i64::from(width.max(1)) != 0 {
                     return Ok(self.misaligned());
                 }
-                return Ok(Target { base: self.own_shared_base(), offset: at as i32, flags: user() });
+                if (0..=i64::from(i32::MAX)).contains(&at) {
+                    return Ok(Target { base: self.own_shared_base(), offset: at as i32, flags: user() });
+                }
+                // Addresses have 32 bits. One outside is a fault, but only where a thread comes to it.
+                self.shared_address(i64::from(at as u32))
             }
             AddressBase::Absolute => self.shared_address(i64::from(offset as u32)),
         };
