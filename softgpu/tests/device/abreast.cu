@@ -306,3 +306,95 @@ KERNEL wiped(int* data, int rounds) {
     __syncthreads();
     data[i] = s[t];
 }
+
+// Sums of all before in each window of a block's numbers; no barrier stands between the last step of one window and the next window.
+KERNEL windows(int* data, int count) {
+    __shared__ int s[256];
+    int t = threadIdx.x, n = blockDim.x, before = 0;
+    int* own = data + blockIdx.x * n * count;
+#pragma unroll 1
+    for (int window = 0; window < count; window++) {
+        s[t] = 0;
+        s[t + n] = own[window * n + t];
+        __syncthreads();
+#pragma unroll 1
+        for (int d = 1; d < n; d *= 2) {
+            int other = s[t + n - d];
+            __syncthreads();
+            s[t + n] += other;
+            __syncthreads();
+        }
+        own[window * n + t] = before + s[t + n - 1];
+        before += s[2 * n - 1] & 0xff;
+    }
+}
+
+// Each warp takes rows one after another, and its first lane takes what the others have left in volatile shared memory, in a branch of its own.
+KERNEL taken(int* data, int rows) {
+    __shared__ volatile int s[256 + 32];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, own = data[i], sum = 0;
+    s[t + 32] = 0;
+#pragma unroll 1
+    for (int row = 0; row < rows; row++) {
+        int value = own + row;
+        s[t] = value;
+        if (lane() < 16) {
+            s[t] = value = value + s[t + 16];
+            s[t] = value = value + s[t + 8];
+            s[t] = value = value + s[t + 4];
+            s[t] = value = value + s[t + 2];
+            s[t] = value = value + s[t + 1];
+        }
+        if (lane() == 0) sum = sum * 3 + s[t];
+    }
+    data[i] = sum;
+}
+
+// Lanes store where a table leads, and then change their own element.
+KERNEL scattered(int* data, int* table, int rounds) {
+    __shared__ int s[128];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, first = t & ~31;
+    s[t] = data[i];
+    __syncthreads();
+    for (int round = 0; round < rounds; round++) {
+        int value = s[t ^ 1] * 5 + round;
+        s[first + table[lane()]] = value;
+        s[t] ^= round;
+    }
+    __syncthreads();
+    data[i] = s[t];
+}
+
+// A warp's stack in volatile shared memory: its first lane pushes and counts, all read, and go on together where one of them has to.
+KERNEL walked(int* data, int* children, int leaves) {
+    __shared__ volatile int place[128], node[128];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, bottom = t & ~31, top = bottom, own = data[i], sum = 0;
+    if (lane() == 0) {
+        node[top] = 0;
+        place[top] = 0;
+    }
+    __threadfence();
+    while (top >= bottom) {
+        while (place[top] < 8) {
+            int child = children[node[top] * 8 + place[top]];
+            if (lane() == 0) place[top]++;
+            __threadfence();
+            if (child >= 0) {
+                if (child >= leaves || __all_sync(__activemask(), (own & 31) > child)) {
+                    sum += child;
+                } else {
+                    top++;
+                    if (lane() == 0) {
+                        node[top] = child;
+                        place[top] = 0;
+                    }
+                    __threadfence();
+                }
+            } else {
+                top = max(bottom, top - 1);
+            }
+        }
+        top--;
+    }
+    data[i] = sum;
+}

@@ -178,7 +178,8 @@ fn no_warp_clears_what_another_has_found_out() {
         let expected: Vec<i32> = data
             .chunks(block)
             .flat_map(|block| {
-                let of_round = |round: i32| block.chunks(32).map(move |warp| warp.iter().map(|v| v + round).sum());
+                let of_round =
+                    |round: i32| block.chunks(32).map(move |warp| warp.iter().map(|v| v + round).sum());
                 let mut found: Vec<i32> = (0..rounds).flat_map(of_round).collect();
                 found.resize(block.len().max(found.len()), -1);
                 found.truncate(block.len());
@@ -186,6 +187,84 @@ fn no_warp_clears_what_another_has_found_out() {
             })
             .collect();
         assert_eq!(warps.run("wiped", &data, block as u32, 256, &[], rounds), expected, "{block}");
+    }
+}
+
+#[test]
+fn no_warp_begins_a_window_whose_neighbour_still_reads_the_last_one() {
+    let warps = Warps::new();
+    for (block, count) in [(64, 3), (128, 5)] {
+        let data = numbers(2 * block * count);
+        let mut expected = data.clone();
+        for part in expected.chunks_mut(block * count) {
+            let mut before = 0;
+            for window in part.chunks_mut(block) {
+                let mut sum = 0;
+                window.iter_mut().for_each(|v| sum += std::mem::replace(v, before + sum));
+                before += sum & 0xff;
+            }
+        }
+        let threads = 2 * block as u32;
+        assert_eq!(
+            warps.run("windows", &data, block as u32, threads, &[], count as i32),
+            expected,
+            "{block}"
+        );
+    }
+}
+
+#[test]
+fn one_lane_takes_a_row_before_the_others_begin_the_next_one() {
+    let warps = Warps::new();
+    for (block, rows) in [(32, 6), (64, 3), (256, 12)] {
+        let data = numbers(256);
+        let expected = by_warp(&data, 32, |warp| {
+            let whole: i32 = warp.iter().sum();
+            let sums = (0..rows).fold(0i32, |sum, row| sum.wrapping_mul(3).wrapping_add(whole + 32 * row));
+            warp.fill(0);
+            warp[0] = sums;
+        });
+        assert_eq!(warps.run("taken", &data, block, 256, &[], rows), expected, "{block}");
+    }
+}
+
+#[test]
+fn all_lanes_have_stored_where_data_lead_before_one_changes_its_element() {
+    let warps = Warps::new();
+    let table: Vec<i32> = (0..32).map(|lane| (lane * 7 + 3) % 32).collect();
+    warps.rig.write(warps.array(1), &table);
+    for (block, rounds) in [(32, 1), (64, 5), (128, 9)] {
+        let data = numbers(128);
+        let expected = by_warp(&data, 32, |warp| {
+            for round in 0..rounds {
+                let before = warp.to_vec();
+                for (lane, &to) in table.iter().enumerate() {
+                    warp[to as usize] = before[lane ^ 1].wrapping_mul(5).wrapping_add(round);
+                }
+                warp.iter_mut().for_each(|v| *v ^= round);
+            }
+        });
+        assert_eq!(warps.run("scattered", &data, block, 128, &[warps.array(1)], rounds), expected, "{block}");
+    }
+}
+
+#[test]
+fn lanes_that_walk_a_tree_together_stay_together() {
+    let warps = Warps::new();
+    // Eight branches of eight leaves.
+    let (leaves, all) = (9, 73);
+    let children: Vec<i32> = (0..all * 8).map(|child| if child + 1 < all { child + 1 } else { -1 }).collect();
+    warps.rig.write(warps.array(1), &children);
+    let data = numbers(128);
+    let expected = by_warp(&data, 32, |warp| {
+        let is_whole = |child: i32| warp.iter().all(|own| own & 31 > child);
+        let of = |child: i32| if is_whole(child) { child } else { (8 * child + 1..8 * child + 9).sum() };
+        let sum = (1..9).map(of).sum();
+        warp.fill(sum);
+    });
+    for block in [32, 64, 128] {
+        let result = warps.run("walked", &data, block, 128, &[warps.array(1)], leaves);
+        assert_eq!(result, expected, "{block}");
     }
 }
 

@@ -444,6 +444,9 @@ impl<'a> Addresses<'a> {
                     // Compilers write `or` for a sum of what has no bit in common.
                     (IntOp::Or, Some(bits @ 0..=4096)) => Some(a.plus(&Linear::constant(bits))),
                     // Blocks are taken to have whole warps, so that what numbers of threads begin with has no low bits.
+                    (IntOp::And, Some(mask)) if a.terms.is_empty() => {
+                        Some(Linear::constant(a.constant & mask))
+                    }
                     (IntOp::And, Some(31)) if is_lane => Some(Linear::of(LANE)),
                     (IntOp::And, Some(-32)) if is_lane => Some(a.minus(&Linear::of(LANE))),
                     (IntOp::And, Some(mask)) if is_low_mask(mask) && is_lane => {

@@ -17,6 +17,7 @@ use super::super::op::{MemoryTarget, Op};
 use super::address::{self, Addresses, Kind, LANE, Linear, Term};
 use super::ways::{Ways, begins};
 use super::{Access, accessed};
+use crate::abi::WARP;
 use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 
 /// How many pairs of a store and a load are compared, how many words all sets of stores may take, and how many basic blocks a
@@ -259,13 +260,17 @@ fn exchanged(
         let own = stores().any(|(_, store)| store.address == access.address);
         for (s, store) in stores() {
             let conflict = conflict(store, access, addresses);
-            if conflict == Conflict::Always || conflict == Conflict::SameTurn && !own {
+            let meant = || !own || is_of_all(store, access, addresses);
+            if conflict == Conflict::Always || conflict == Conflict::SameTurn && meant() {
                 pairs.push((s, n, conflict));
             }
-            // In the block's memory no lane shifts elements for itself alone.
-            let both_shared = access.shared && store.shared;
-            if both_shared && access.access == Access::Load && is_of_neighbour(access, store, addresses) {
-                pairs.push((n, s, Conflict::Always));
+            // In the block's memory no lane shifts elements for itself alone, or puts them where data tell.
+            if access.shared && store.shared && access.access == Access::Load {
+                if is_of_neighbour(access, store, addresses) {
+                    pairs.push((n, s, Conflict::Always));
+                } else if is_scattered(access, store, addresses) {
+                    pairs.push((n, s, Conflict::SameTurn));
+                }
             }
         }
         // A number that all lanes look at before some of them raise it.
@@ -332,6 +337,22 @@ fn is_of_neighbour(load: &Candidate, store: &Candidate, addresses: &Addresses) -
     let step = load.address.factor(LANE);
     let only_constant = || load.address.minus(&store.address).terms.is_empty();
     step != 0 && only_constant() && conflict(load, store, addresses) == Conflict::Always
+}
+
+/// Whether each lane has an element by its number, and data may lead another lane's store there.
+fn is_of_all(store: &Candidate, access: &Candidate, addresses: &Addresses) -> bool {
+    let apart = store.address.minus(&access.address).constant.unsigned_abs();
+    apart < WARP as u64 * access.address.factor(LANE).unsigned_abs()
+        && !access.address.terms.iter().any(|&(t, _)| addresses.kind(t).of_data)
+}
+
+/// Whether each lane loads an element by its number, and then stores to one that data tell.
+fn is_scattered(load: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
+    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
+    is_of_all(store, load, addresses)
+        && store.address.factor(LANE) == 0
+        && store.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
+        && conflict(load, store, addresses) != Conflict::None
 }
 
 /// For each statement the last one before it in its block that gives an order, and for each block the last one in it.

@@ -74,4 +74,3 @@ pub(super) fn find<'a>(
         .map(|(block, conditions)| (block.first..block.end).filter_map(|at| find(at, conditions)).collect())
         .collect()
 }
-

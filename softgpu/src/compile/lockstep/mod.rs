@@ -4,7 +4,7 @@
 //! memory without any synchronization: the last steps of a reduction, a scan of a warp. Today's devices do
 //! not promise that this works, but it does work on them, because the lanes run abreast. Here each lane
 //! runs alone from one cut to the next; so lanes wait for each other before a volatile access to shared
-//! memory that could come before another lane's earlier one.
+//! memory that could come before another lane's earlier one ([`volatile`]).
 //!
 //! Some exchange values through memory that is not volatile, of the block or of all; [`exchange`] finds them.
 //!
@@ -12,12 +12,12 @@
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
 //!
-//! Others clear an array, and store results into elements that another warp may clear later ([`cleared`]).
+//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`]).
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 
 mod address;
-mod cleared;
+mod ahead;
 mod exchange;
 mod found;
 mod gather;
@@ -25,6 +25,7 @@ mod hasty;
 mod single;
 #[cfg(test)]
 mod tests;
+mod volatile;
 mod ways;
 
 use std::collections::BTreeSet;
@@ -36,17 +37,6 @@ use super::op::Op;
 use super::opcode::{Form, Opcode, Semantics};
 use super::unit::synthetic;
 use rgpu_image::ptx::ast::{FormId, Function, Guard, Instruction, Module, Operand, Space, Statement};
-
-/// What the lanes have done since they were last abreast.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Since {
-    /// Nothing that another lane could notice.
-    Nothing,
-    /// They have only read.
-    Loads,
-    /// They may have written, or nothing is known.
-    Anything,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
@@ -120,7 +110,7 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
             }
         }
         if volatile {
-            align_lanes(function, ops, &accesses);
+            volatile::align(function, ops, &accesses);
         }
     }
 }
@@ -162,8 +152,8 @@ fn places(
     if hasty {
         let found = found::find(function, ops, accesses, &flow, addresses.as_mut());
         if let Some(addresses) = &addresses {
-            let cleared = cleared::places(function, ops, &flow, &found, addresses);
-            yielding.extend(cleared.into_iter().map(|at| (at, None)));
+            let waiting = ahead::places(function, ops, &flow, &found, addresses);
+            yielding.extend(waiting.into_iter().map(|at| (at, None)));
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
@@ -187,37 +177,6 @@ fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: 
         }
         function.body.push(statement);
     }
-}
-
-fn align_lanes(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) {
-    let mut since = if function.is_entry { Since::Nothing } else { Since::Anything };
-    let mut body = Vec::with_capacity(function.body.len());
-    for statement in std::mem::take(&mut function.body) {
-        match &statement {
-            Statement::Label(_) => since = Since::Anything,
-            Statement::Instruction(instruction) => {
-                let form = instruction.form.0 as usize;
-                match accesses[form] {
-                    Some((access, true)) => {
-                        let first = since == Since::Nothing;
-                        let reads = access == Access::Load && since == Since::Loads;
-                        if !first && !reads {
-                            body.push(Statement::Instruction(waiting(synthetic::CONVERGE, instruction.line)));
-                        }
-                        since = if access == Access::Load { Since::Loads } else { Since::Anything };
-                    }
-                    _ => match &ops[form] {
-                        Op::Call => since = Since::Anything,
-                        Op::Yield => {}
-                        op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
-                        _ => {}
-                    },
-                }
-            }
-        }
-        body.push(statement);
-    }
-    function.body = body;
 }
 
 fn waiting(form: u32, line: u32) -> Instruction {

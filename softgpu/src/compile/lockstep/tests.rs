@@ -213,7 +213,9 @@ fn a_thread_lets_others_read_first_unless_only_it_has_read() {
 fn threads_that_clear_let_others_clear_before_results_are_stored() {
     let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; ld.global.u32 %r3, [%rd2]; shl.b32 %r4, %r3, 2;
         add.s32 %r13, %r10, %r4; shr.u32 %r5, %r1, 5; shl.b32 %r6, %r5, 2; add.s32 %r14, %r10, %r6; shl.b32 %r7, %r5, 7;";
-    let clears = |clear: &str, then: &str| yields(&format!("{base} {clear} {then} bar.sync 0; ld.shared.u32 %r15, [s+252];"));
+    let clears = |clear: &str, then: &str| {
+        yields(&format!("{base} {clear} {then} bar.sync 0; ld.shared.u32 %r15, [s+252];"))
+    };
     let clear = "st.shared.u32 [%r12], 0;";
     let told = "st.shared.u32 [%r13], %r3;";
     assert_eq!(clears(clear, told), 1);
@@ -235,8 +237,67 @@ fn threads_that_clear_let_others_clear_before_results_are_stored() {
     let other = ".shared .align 4 .b8 other[64]; mov.u32 %r17, other; add.s32 %r18, %r17, %r4;";
     assert_eq!(clears(clear, &format!("{other} st.shared.u32 [%r18], %r3;")), 0);
     assert_eq!(clears(clear, "add.s32 %r18, %r13, %r9; st.shared.u32 [%r18], %r3;"), 0);
-    let own = "add.s32 %r18, %r10, %r7; shl.b32 %r16, %r2, 2; add.s32 %r19, %r18, %r16; st.shared.u32 [%r19], 0;";
+    let own =
+        "add.s32 %r18, %r10, %r7; shl.b32 %r16, %r2, 2; add.s32 %r19, %r18, %r16; st.shared.u32 [%r19], 0;";
     assert_eq!(clears(own, "add.s32 %r18, %r18, %r4; st.shared.u32 [%r18], %r3;"), 0);
+}
+
+#[test]
+fn threads_that_read_their_neighbours_elements_let_others_read_before_these_change() {
+    let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; ld.global.u32 %r3, [%rd2];";
+    let reads = |body: &str| yields(&format!("{base} st.shared.u32 [%r12], %r3; {body} bar.sync 0;"));
+    let (read, store) =
+        ("ld.shared.u32 %r4, [%r12+4]; st.global.u32 [%rd3], %r4;", "st.shared.u32 [%r12], %r9;");
+    assert_eq!(reads(&format!("bar.sync 0; {read} {store}")), 1);
+    assert_eq!(reads(&format!("bar.sync 0; {read} ld.shared.u32 %r5, [%r12+-4]; {store}")), 1);
+    let window =
+        format!("L: {store} bar.sync 0; {read} add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, 9; @%p2 bra L;");
+    assert_eq!(reads(&window), 1);
+    // A barrier between, or none before: a warp then has its own; only some read, as where one warp is left.
+    assert_eq!(reads(&format!("bar.sync 0; {read} bar.sync 0; {store}")), 0);
+    assert_eq!(reads(&format!("{read} {store}")), 0);
+    assert_eq!(reads(&format!("bar.sync 0; setp.gt.u32 %p2, %r1, 31; @%p2 bra L; {read} {store} L:")), 0);
+    // The own element, one of another part of the array, and another array.
+    assert_eq!(reads(&format!("bar.sync 0; ld.shared.u32 %r4, [%r12]; {store}")), 0);
+    assert_eq!(reads(&format!("bar.sync 0; ld.shared.u32 %r4, [%r12+128]; {store}")), 0);
+    let other = ".shared .align 4 .b8 other[64]; mov.u32 %r17, other; add.s32 %r18, %r17, %r11;";
+    assert_eq!(reads(&format!("{other} bar.sync 0; {read} st.shared.u32 [%r18], %r9;")), 0);
+}
+
+#[test]
+fn lanes_wait_behind_a_branch_in_which_some_take_what_is_volatile() {
+    let row = |end: &str| {
+        kernel(&format!(
+            "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; mov.u32 %r5, 0; L: st.volatile.shared.u32 [%r12], %r5;
+             @!%p1 bra M; ld.volatile.shared.u32 %r3, [%r12+4]; st.global.u32 [%rd2], %r3; M: add.u32 %r5, %r5, 1; {end}"
+        ))
+    };
+    let next = "setp.lt.u32 %p3, %r5, %r9; @%p3 bra L;";
+    // Before the store in the loop, before the load, and where the ways meet.
+    assert_eq!(row(&format!("st.global.u32 [%rd3], %r5; {next}")), 3);
+    assert_eq!(row(&format!("bar.sync 0; {next}")), 2, "all wait there");
+    assert_eq!(row("st.global.u32 [%rd3], %r5;"), 2, "nothing volatile comes then");
+}
+
+#[test]
+fn the_size_of_a_warp_is_a_number() {
+    let tree = "mov.u32 %r4, WARP_SZ; shl.b32 %r5, %r4, 1; and.b32 %r6, %r5, -4; mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11;
+        add.s32 %r13, %r12, %r6; ld.shared.u32 %r3, [%r13]; ld.shared.u32 %r14, [%r12]; add.u32 %r3, %r3, %r14; st.shared.u32 [%r12], %r3;
+        ld.shared.u32 %r14, [%r12+4]; st.global.u32 [%rd2], %r14;";
+    assert_eq!(kernel(tree), kernel(&tree.replace("and.b32 %r6, %r5, -4", "mov.u32 %r6, 64")));
+    assert_ne!(kernel(tree), kernel(&tree.replace("and.b32 %r6, %r5, -4", "and.b32 %r6, %r9, -4")));
+}
+
+#[test]
+fn a_lanes_own_element_may_be_where_data_lead_another() {
+    let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; ld.global.u32 %r4, [%rd3]; shl.b32 %r5, %r4, 2; add.s32 %r13, %r10, %r5;";
+    let own = "ld.shared.u32 %r3, [%r12]; xor.b32 %r3, %r3, 1; st.shared.u32 [%r12], %r3;";
+    assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; {own}")), 2);
+    assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; bar.warp.sync -1; {own}")), 0);
+    // Elements of another part of the memory, and a place to which data lead as well.
+    assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13+1024], %r1; {own}")), 0);
+    let told = "ld.shared.u32 %r3, [%r13+8]; xor.b32 %r3, %r3, 1; st.shared.u32 [%r13+8], %r3;";
+    assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; {told}")), 0);
 }
 
 #[test]
@@ -302,10 +363,14 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "raised",
         "released",
         "scan",
+        "scattered",
         "shift",
+        "taken",
         "tree",
         "uneven",
         "volatile_tree",
+        "walked",
+        "windows",
     ];
     assert_eq!(changed, expected);
     let others = waits(include_str!("../../../tests/device/kernels.ptx"));

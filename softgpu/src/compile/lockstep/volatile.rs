@@ -1,0 +1,130 @@
+//! Keeps lanes abreast at volatile accesses to the block's memory.
+
+use std::collections::BTreeSet;
+
+use super::super::flow::{Flow, instructions};
+use super::super::op::Op;
+use super::super::unit::synthetic;
+use super::address::Addresses;
+use super::exchange::BLOCKS;
+use super::ways::{Ways, begins};
+use super::{Access, wait_before, waiting};
+use rgpu_image::ptx::ast::{Function, Statement};
+
+/// What the lanes have done since they were last abreast.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    /// Nothing that another lane could notice.
+    Nothing,
+    /// They have only read.
+    Loads,
+    /// They may have written, or nothing is known.
+    Anything,
+}
+
+/// Lets lanes wait for each other before volatile accesses to the block's memory, and where ways meet on which some of them do.
+pub(super) fn align(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) {
+    if before_accesses(function, ops, accesses) {
+        let places = where_lanes_meet(function, ops);
+        wait_before(function, &places, &[]);
+    }
+}
+
+/// Puts waiting in front of volatile accesses to the block's memory. Whether there are any.
+fn before_accesses(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> bool {
+    let mut since = if function.is_entry { Since::Nothing } else { Since::Anything };
+    let mut waits = false;
+    let mut body = Vec::with_capacity(function.body.len());
+    for statement in std::mem::take(&mut function.body) {
+        match &statement {
+            Statement::Label(_) => since = Since::Anything,
+            Statement::Instruction(instruction) => {
+                let form = instruction.form.0 as usize;
+                match accesses[form] {
+                    Some((access, true)) => {
+                        let first = since == Since::Nothing;
+                        let reads = access == Access::Load && since == Since::Loads;
+                        if !first && !reads {
+                            waits = true;
+                            body.push(Statement::Instruction(waiting(synthetic::CONVERGE, instruction.line)));
+                        }
+                        since = if access == Access::Load { Since::Loads } else { Since::Anything };
+                    }
+                    _ => match &ops[form] {
+                        Op::Call => since = Since::Anything,
+                        Op::Yield => {}
+                        op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
+                        _ => {}
+                    },
+                }
+            }
+        }
+        body.push(statement);
+    }
+    function.body = body;
+    waits
+}
+
+/// Statements before which lanes wait for those that have gone another way and wait somewhere on it, such as the first lane that takes the sum of
+/// a row, before the others go on to the next row.
+fn where_lanes_meet(function: &Function, ops: &[Op]) -> BTreeSet<usize> {
+    let flow = Flow::new(function, ops);
+    let mut places = BTreeSet::new();
+    if flow.blocks.len() > BLOCKS {
+        return places;
+    }
+    // What callers of a function give it may differ.
+    let addresses = if function.is_entry { Addresses::new(function, ops) } else { None };
+    let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
+    let ways = Ways::new(function, &flow, divides);
+    let mut waits: Vec<bool> = flow
+        .blocks
+        .iter()
+        .map(|block| instructions(function, block).any(|i| matches!(ops[i.form.0 as usize], Op::Converge)))
+        .collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &(branch, meet) in &ways.branches {
+            let Some(meet) = meet else { continue };
+            let (mut waited, mut is_loop) = (false, false);
+            ways.between(&flow, branch, Some(meet), |block| {
+                waited |= waits[block];
+                is_loop |= block == branch;
+            });
+            if waited
+                && !is_loop
+                && let Some(first) = begins(function, ops, &flow.blocks[meet])
+                && !places.contains(&first)
+                && wait_again(function, ops, &flow, meet)
+            {
+                places.insert(first);
+                waits[meet] = true;
+                changed = true;
+            }
+        }
+    }
+    places
+}
+
+/// Whether lanes may come to where they wait for each other from where a block begins, with nothing before that gives an order.
+fn wait_again(function: &Function, ops: &[Op], flow: &Flow, from: usize) -> bool {
+    let mut seen = vec![false; flow.blocks.len()];
+    let mut work = vec![from];
+    while let Some(block) = work.pop() {
+        if std::mem::replace(&mut seen[block], true) {
+            continue;
+        }
+        let orders = instructions(function, &flow.blocks[block]).find_map(|i| {
+            let op = &ops[i.form.0 as usize];
+            let is_cut = op.is_cut() && i.guard.is_none() && !matches!(op, Op::Yield);
+            (is_cut || matches!(op, Op::Call)).then_some(matches!(op, Op::Converge | Op::Call))
+        });
+        match orders {
+            Some(true) => return true,
+            Some(false) => {}
+            None => work.extend(&flow.blocks[block].successors),
+        }
+    }
+    false
+}
