@@ -79,13 +79,13 @@ pub(super) fn places(
 
 /// What threads come to.
 enum Step {
-    /// All threads of the block wait for each other.
+    /// Threads wait for each other.
     Barrier,
     /// An access to the block's memory: which one it is of those that come first, as a bit, and which of them it should come after.
     Access(Access, u64, u64),
 }
 
-/// Whether all threads of a block wait for each other.
+/// Whether all threads of a block wait for each other, or all of a warp: a program that has this there knows what is the warp's own.
 fn waits(instruction: &Instruction, op: &Op) -> bool {
     matches!(op, Op::Bar { .. }) && instruction.guard.is_none()
 }

@@ -9,7 +9,7 @@ use super::address::Addresses;
 use super::exchange::BLOCKS;
 use super::ways::{Ways, begins};
 use super::{Access, wait_before, waiting};
-use rgpu_image::ptx::ast::{Function, Statement};
+use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ enum Since {
 /// Lets lanes wait for each other before volatile accesses to the block's memory, and where ways meet on which some of them do.
 pub(super) fn align(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) {
     if before_accesses(function, ops, accesses) {
-        let places = where_lanes_meet(function, ops);
+        let places = where_lanes_meet(function, ops, accesses);
         wait_before(function, &places, &[]);
     }
 }
@@ -65,9 +65,9 @@ fn before_accesses(function: &mut Function, ops: &[Op], accesses: &[Option<(Acce
     waits
 }
 
-/// Statements before which lanes wait for those that have gone another way and wait somewhere on it, such as the first lane that takes the sum of
-/// a row, before the others go on to the next row.
-fn where_lanes_meet(function: &Function, ops: &[Op]) -> BTreeSet<usize> {
+/// Statements before which lanes wait for those that have gone another way and come to such an access on it, before they come to the next one
+/// themselves. So does the first lane that takes the sum of a row before the others go on to the next row.
+fn where_lanes_meet(function: &Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> BTreeSet<usize> {
     let flow = Flow::new(function, ops);
     let mut places = BTreeSet::new();
     if flow.blocks.len() > BLOCKS {
@@ -77,53 +77,50 @@ fn where_lanes_meet(function: &Function, ops: &[Op]) -> BTreeSet<usize> {
     let addresses = if function.is_entry { Addresses::new(function, ops) } else { None };
     let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
     let ways = Ways::new(function, &flow, divides);
-    let mut waits: Vec<bool> = flow
-        .blocks
-        .iter()
-        .map(|block| instructions(function, block).any(|i| matches!(ops[i.form.0 as usize], Op::Converge)))
-        .collect();
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &(branch, meet) in &ways.branches {
-            let Some(meet) = meet else { continue };
-            let (mut waited, mut is_loop) = (false, false);
-            ways.between(&flow, branch, Some(meet), |block| {
-                waited |= waits[block];
-                is_loop |= block == branch;
-            });
-            if waited
-                && !is_loop
-                && let Some(first) = begins(function, ops, &flow.blocks[meet])
-                && !places.contains(&first)
-                && wait_again(function, ops, &flow, meet)
-            {
-                places.insert(first);
-                waits[meet] = true;
-                changed = true;
-            }
+    let what = |i: &Instruction| What::of(i, &ops[i.form.0 as usize], accesses[i.form.0 as usize]);
+    let of_block = |block| instructions(function, block).filter_map(what).collect();
+    let whats: Vec<Vec<What>> = flow.blocks.iter().map(of_block).collect();
+    for &(branch, meet) in &ways.branches {
+        let Some(meet) = meet else { continue };
+        let mut accessed = false;
+        ways.between(&flow, branch, Some(meet), |block| accessed |= whats[block].contains(&What::Access));
+        if accessed && comes_to_access(&flow, &whats, meet) {
+            places.extend(begins(function, ops, &flow.blocks[meet]));
         }
     }
     places
 }
 
-/// Whether lanes may come to where they wait for each other from where a block begins, with nothing before that gives an order.
-fn wait_again(function: &Function, ops: &[Op], flow: &Flow, from: usize) -> bool {
+/// What matters to where lanes meet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A volatile access, or what may be one.
+    Access,
+    /// All lanes wait for each other.
+    Order,
+}
+
+impl What {
+    fn of(instruction: &Instruction, op: &Op, access: Option<(Access, bool)>) -> Option<Self> {
+        if matches!(access, Some((_, true))) || matches!(op, Op::Call) {
+            return Some(Self::Access);
+        }
+        let orders = op.is_cut() && instruction.guard.is_none() && !matches!(op, Op::Yield | Op::Converge);
+        orders.then_some(Self::Order)
+    }
+}
+
+/// Whether lanes may come to an access from where a block begins, with nothing before that gives an order.
+fn comes_to_access(flow: &Flow, whats: &[Vec<What>], from: usize) -> bool {
     let mut seen = vec![false; flow.blocks.len()];
     let mut work = vec![from];
     while let Some(block) = work.pop() {
-        if std::mem::replace(&mut seen[block], true) {
-            continue;
-        }
-        let orders = instructions(function, &flow.blocks[block]).find_map(|i| {
-            let op = &ops[i.form.0 as usize];
-            let is_cut = op.is_cut() && i.guard.is_none() && !matches!(op, Op::Yield);
-            (is_cut || matches!(op, Op::Call)).then_some(matches!(op, Op::Converge | Op::Call))
-        });
-        match orders {
-            Some(true) => return true,
-            Some(false) => {}
-            None => work.extend(&flow.blocks[block].successors),
+        if !std::mem::replace(&mut seen[block], true) {
+            match whats[block].first() {
+                Some(What::Access) => return true,
+                Some(What::Order) => {}
+                None => work.extend(&flow.blocks[block].successors),
+            }
         }
     }
     false

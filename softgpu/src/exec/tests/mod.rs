@@ -1,6 +1,7 @@
 //! Tests of the executor through the `Device` trait, with kernels written by hand as machine code would be.
 
 mod containment;
+mod in_step;
 mod kernels;
 mod memory;
 mod order;
