@@ -398,3 +398,40 @@ KERNEL walked(int* data, int* children, int leaves) {
     }
     data[i] = sum;
 }
+
+// A warp's stack in shared memory that is not volatile: its first lane puts down, and all take from it.
+KERNEL stacked(int* data, int* children, int limit) {
+    __shared__ int s[4][32];
+    int i = blockIdx.x * blockDim.x + threadIdx.x, warp = threadIdx.x >> 5, top = 0, node = warp, sum = 0;
+    int* stack = s[warp];
+    for (int visits = 0; visits < limit; visits++) {
+        int child = children[node];
+        sum = sum * 3 + node;
+        if (child < 0) {
+            if (top == 0) break;
+            node = stack[--top];
+        } else {
+            if (lane() == 0) stack[top] = child + 1;
+            top++;
+            node = child;
+        }
+    }
+    data[i] = sum;
+}
+
+// Each lane of a warp fetches another's element and stores it as its own: one that a table tells, and a partner's.
+KERNEL fetched(int* data, int* table, int rounds) {
+    __shared__ int s[4][32];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int* own = s[threadIdx.x >> 5];
+    own[lane()] = data[i];
+    __syncthreads();
+    for (int round = 0; round < rounds; round++) {
+        int told = own[table[lane()]];
+        own[lane()] = told + round;
+        int partner = own[lane() ^ 8];
+        own[lane()] = partner * 3;
+    }
+    __syncthreads();
+    data[i] = own[lane()];
+}

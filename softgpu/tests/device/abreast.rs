@@ -269,6 +269,59 @@ fn lanes_that_walk_a_tree_together_stay_together() {
 }
 
 #[test]
+fn all_lanes_take_from_a_stack_what_one_has_put_there() {
+    let warps = Warps::new();
+    // A tree: the left child of each node, beside which the right one lies, or none.
+    let mut next = 4;
+    let mut child = |node: i32| {
+        let has = next + 1 < 200 && (node < 40 || node % 3 != 0);
+        next += if has { 2 } else { 0 };
+        if has { next - 2 } else { -1 }
+    };
+    let children: Vec<i32> = (0..200).map(&mut child).collect();
+    warps.rig.write(warps.array(1), &children);
+    let walk = |warp: i32| {
+        let (mut stack, mut node, mut sum) = (Vec::new(), warp, 0i32);
+        loop {
+            sum = sum.wrapping_mul(3).wrapping_add(node);
+            match children[node as usize] {
+                -1 => match stack.pop() {
+                    Some(last) => node = last,
+                    None => return sum,
+                },
+                child => {
+                    stack.push(child + 1);
+                    node = child;
+                }
+            }
+        }
+    };
+    for warps_of_block in [1, 2, 4] {
+        let block = 32 * warps_of_block;
+        let expected: Vec<i32> = (0..128).map(|thread| walk((thread % block) / 32)).collect();
+        let result = warps.run("stacked", &[0; 128], block as u32, 128, &[warps.array(1)], 1000);
+        assert_eq!(result, expected, "{block}");
+    }
+}
+
+#[test]
+fn all_lanes_have_fetched_elements_before_one_stores_its_own() {
+    let warps = Warps::new();
+    let table: Vec<i32> = (0..32).map(|lane| (lane * 11 + 5) % 32).collect();
+    warps.rig.write(warps.array(1), &table);
+    for (block, rounds) in [(32, 1), (64, 3), (128, 6)] {
+        let data = numbers(128);
+        let expected = by_warp(&data, 32, |warp| {
+            for round in 0..rounds {
+                let told: Vec<i32> = table.iter().map(|&at| warp[at as usize].wrapping_add(round)).collect();
+                (0..32).for_each(|lane| warp[lane] = told[lane ^ 8].wrapping_mul(3));
+            }
+        });
+        assert_eq!(warps.run("fetched", &data, block, 128, &[warps.array(1)], rounds), expected, "{block}");
+    }
+}
+
+#[test]
 fn neighbours_change_places_until_all_are_in_order() {
     let warps = Warps::new();
     for (block, threads) in [(32, 32), (64, 128)] {

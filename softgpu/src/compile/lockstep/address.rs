@@ -448,6 +448,8 @@ impl<'a> Addresses<'a> {
                         Some(Linear::constant(a.constant & mask))
                     }
                     (IntOp::And, Some(31)) if is_lane => Some(Linear::of(LANE)),
+                    // The offset of the lane's element in the warp's part.
+                    (IntOp::And, Some(mask)) if is_scaled_lane(&a, mask) => Some(a),
                     (IntOp::And, Some(-32)) if is_lane => Some(a.minus(&Linear::of(LANE))),
                     (IntOp::And, Some(mask)) if is_low_mask(mask) && is_lane => {
                         let rest = Term { by_thread: true, ..Term::shared(Kind::Invariant) };
@@ -594,6 +596,12 @@ fn product(a: &Linear, b: &Linear) -> Option<Linear> {
 /// Whether a mask keeps the lane's number, and whether it takes all of it away.
 fn is_low_mask(mask: i64) -> bool {
     mask >= 31 && (mask & mask.wrapping_add(1)) == 0
+}
+
+/// Whether a sum is the offset of one element for each lane, by the size of usual elements, and a mask keeps just that.
+fn is_scaled_lane(sum: &Linear, mask: i64) -> bool {
+    let [(LANE, factor)] = sum.terms[..] else { return false };
+    sum.constant == 0 && matches!(factor, 4 | 8 | 16) && mask == 31 * factor
 }
 
 fn is_high_mask(mask: i64) -> bool {

@@ -190,6 +190,14 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         )
     };
     let certainly = |yes: bool| if yes { Conflict::Always } else { Conflict::None };
+    // One lane stores, and all load, in turns at one place or another: a stack of the warp, whose top goes up and down.
+    let one_place = lane == (0, 0) && !by_lane && !given && !own_values().0;
+    let turns =
+        || first.address.terms.iter().any(|&(t, _)| matches!(term(t).kind, Kind::Counter | Kind::Wild));
+    if first.shared && second.shared && one_place && turns() {
+        let (store, load) = if first.access == Access::Load { (second, first) } else { (first, second) };
+        return certainly(load.access == Access::Load && store.conditions > load.conditions);
+    }
     if difference.terms.is_empty() {
         let overlaps = |apart: i64| -second.bytes < apart && apart < first.bytes;
         return match lane.0 {
@@ -249,11 +257,18 @@ fn exchanged(
     for (n, access) in accesses.iter().enumerate() {
         let stores = || accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Store);
         if access.access == Access::Store {
-            let overwritten = stores().filter(|&(s, store)| {
-                let is_meant = access.shared && store.shared && is_of_neighbour(store, access, addresses);
-                s != n && (is_meant || is_one_of_many(store, access, addresses))
-            });
-            pairs.extend(overwritten.map(|(s, _)| (s, n, Conflict::Always)));
+            for (s, store) in stores().filter(|&(s, _)| s != n) {
+                let shared = access.shared && store.shared;
+                if shared && is_of_neighbour(store, access, addresses)
+                    || is_one_of_many(store, access, addresses)
+                {
+                    pairs.push((s, n, Conflict::Always));
+                } else if shared
+                    && (is_scattered(store, access, addresses) || is_scattered(access, store, addresses))
+                {
+                    pairs.push((s, n, Conflict::SameTurn));
+                }
+            }
             continue;
         }
         // Where data tell the place, a lane that reads what it has stored itself wants just that.
@@ -264,11 +279,13 @@ fn exchanged(
             if conflict == Conflict::Always || conflict == Conflict::SameTurn && meant() {
                 pairs.push((s, n, conflict));
             }
-            // In the block's memory no lane shifts elements for itself alone, or puts them where data tell.
+            // In the block's memory no lane shifts elements for itself alone, or puts them where data tell, or fetches them from there.
             if access.shared && store.shared && access.access == Access::Load {
                 if is_of_neighbour(access, store, addresses) {
                     pairs.push((n, s, Conflict::Always));
-                } else if is_scattered(access, store, addresses) {
+                } else if is_scattered(access, store, addresses)
+                    || !own && is_fetched(access, store, addresses)
+                {
                     pairs.push((n, s, Conflict::SameTurn));
                 }
             }
@@ -339,20 +356,35 @@ fn is_of_neighbour(load: &Candidate, store: &Candidate, addresses: &Addresses) -
     step != 0 && only_constant() && conflict(load, store, addresses) == Conflict::Always
 }
 
-/// Whether each lane has an element by its number, and data may lead another lane's store there.
-fn is_of_all(store: &Candidate, access: &Candidate, addresses: &Addresses) -> bool {
-    let apart = store.address.minus(&access.address).constant.unsigned_abs();
-    apart < WARP as u64 * access.address.factor(LANE).unsigned_abs()
-        && !access.address.terms.iter().any(|&(t, _)| addresses.kind(t).of_data)
+/// Whether each lane has an element by its number alone, which another lane may be led to, too.
+fn is_of_all(other: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
+    let term = |t: u32| addresses.kind(t);
+    let by_number = |&(t, _): &(u32, i64)| t == LANE || !(term(t).by_lane || term(t).of_data);
+    let difference = other.address.minus(&own.address);
+    // A given distance, or a long one, leads to another part of the memory.
+    let given = |&(t, _): &(u32, i64)| {
+        matches!(term(t).kind, Kind::Root | Kind::Invariant | Kind::Product) && !term(t).by_thread
+    };
+    own.address.terms.iter().all(by_number)
+        && !difference.terms.iter().any(given)
+        && difference.constant.unsigned_abs() < WARP as u64 * own.address.factor(LANE).unsigned_abs()
 }
 
-/// Whether each lane loads an element by its number, and then stores to one that data tell.
-fn is_scattered(load: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
+/// Whether each lane has an element by its number, and stores to one that data tell, or the other way round.
+fn is_scattered(own: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
     let term = |&(t, _): &(u32, i64)| addresses.kind(t);
-    is_of_all(store, load, addresses)
-        && store.address.factor(LANE) == 0
+    is_of_all(store, own, addresses)
         && store.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
-        && conflict(load, store, addresses) != Conflict::None
+        && conflict(own, store, addresses) != Conflict::None
+}
+
+/// Whether all lanes load elements of others, and then each stores to its own.
+fn is_fetched(load: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
+    let led = |&(t, _): &(u32, i64)| t != LANE && addresses.kind(t).by_lane;
+    is_of_all(load, own, addresses)
+        && load.conditions == 0
+        && load.address.terms.iter().any(led)
+        && conflict(load, own, addresses) != Conflict::None
 }
 
 /// For each statement the last one before it in its block that gives an order, and for each block the last one in it.

@@ -292,12 +292,37 @@ fn the_size_of_a_warp_is_a_number() {
 fn a_lanes_own_element_may_be_where_data_lead_another() {
     let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; ld.global.u32 %r4, [%rd3]; shl.b32 %r5, %r4, 2; add.s32 %r13, %r10, %r5;";
     let own = "ld.shared.u32 %r3, [%r12]; xor.b32 %r3, %r3, 1; st.shared.u32 [%r12], %r3;";
-    assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; {own}")), 2);
+    // Before the load, behind it, and before the store.
+    assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; {own}")), 3);
     assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; bar.warp.sync -1; {own}")), 0);
     // Elements of another part of the memory, and a place to which data lead as well.
     assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13+1024], %r1; {own}")), 0);
     let told = "ld.shared.u32 %r3, [%r13+8]; xor.b32 %r3, %r3, 1; st.shared.u32 [%r13+8], %r3;";
     assert_eq!(kernel(&format!("{base} st.shared.u32 [%r13], %r1; {told}")), 0);
+}
+
+#[test]
+fn what_others_have_is_fetched_before_they_store_there() {
+    let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; xor.b32 %r4, %r2, 8; shl.b32 %r5, %r4, 2; add.s32 %r13, %r10, %r5;
+        ld.global.u32 %r6, [%rd3]; shl.b32 %r7, %r6, 2; add.s32 %r14, %r10, %r7; bar.sync 0;";
+    let after = |body: &str| kernel(&format!("{base} {body}"));
+    let own = "st.shared.u32 [%r12], %r3;";
+    // A partner's element, and one that data tell.
+    assert_eq!(after(&format!("ld.shared.u32 %r3, [%r13]; {own}")), 1);
+    assert_eq!(after(&format!("ld.shared.u32 %r3, [%r14]; {own}")), 1);
+    assert_eq!(after(&format!("ld.shared.u32 %r3, [%r14]; bar.warp.sync -1; {own}")), 0);
+    // The own element of a warp's part, as a compiler has it.
+    let part = "shl.b32 %r15, %r1, 2; and.b32 %r16, %r15, 124; add.s32 %r17, %r10, %r16;";
+    assert_eq!(after(&format!("{part} ld.shared.u32 %r3, [%r14]; st.shared.u32 [%r17], %r3;")), 1);
+    assert_eq!(after("ld.shared.u32 %r3, [%r14+512]; st.shared.u32 [%r12], %r3;"), 0, "another part");
+    // Two elements that one lane exchanges, and what only some lanes fetch.
+    let both = "ld.shared.u32 %r3, [%r13]; ld.shared.u32 %r8, [%r12]; st.shared.u32 [%r12], %r3; st.shared.u32 [%r13], %r8;";
+    assert_eq!(after(both), 0);
+    assert_eq!(after(&format!("@%p1 ld.shared.u32 %r3, [%r13]; {own}")), 0);
+    // All are cleared, and some set; and the other way round.
+    assert_eq!(after("st.shared.u32 [%r12], 0; st.shared.u32 [%r14], 1;"), 1);
+    assert_eq!(after("st.shared.u32 [%r14], 1; st.shared.u32 [%r12], 0;"), 1);
+    assert_eq!(after("st.shared.u32 [%r12], 0; st.shared.u32 [%r14+512], 1;"), 0);
 }
 
 #[test]
@@ -353,6 +378,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "cleared",
         "compact",
         "fenced",
+        "fetched",
         "gathered",
         "hashed",
         "late",
@@ -365,6 +391,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "scan",
         "scattered",
         "shift",
+        "stacked",
         "taken",
         "tree",
         "uneven",

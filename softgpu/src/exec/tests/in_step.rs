@@ -180,6 +180,7 @@ struct Writer {
     text: String,
     labels: usize,
     counters: usize,
+    temporaries: usize,
 }
 
 impl Writer {
@@ -188,20 +189,32 @@ impl Writer {
         format!("L{}", self.labels)
     }
 
+    /// A register that nothing else is in, as a compiler has it.
+    fn temporary(&mut self) -> String {
+        self.temporaries += 1;
+        format!("t{}", self.temporaries)
+    }
+
     /// An operand for a place; its address is in a register.
     fn address(&mut self, place: Place) -> String {
-        let mut line = |text: String| self.text.push_str(&text);
-        match place {
+        let [number, bytes, at] = std::array::from_fn(|_| self.temporary());
+        let number = match place {
             Place::Behind(by) => return format!("[own+{}]", by * 4),
             Place::One(place) => return format!("[base+{}]", place * 4),
-            Place::Partner(bits) => line(format!("xor.b32 t, lane, {bits};\n")),
+            Place::Partner(bits) => format!("xor.b32 {number}, lane, {bits}; shl.b32 {bytes}, {number}, 2;"),
             Place::Mixed(by) => {
-                line(format!("mad.lo.u32 t, lane, {by}, 1; and.b32 t, t, {};\n", WARP - 1));
+                let product = self.temporary();
+                format!(
+                    "mad.lo.u32 {product}, lane, {by}, 1; and.b32 {number}, {product}, {}; shl.b32 {bytes}, {number}, 2;",
+                    WARP - 1
+                )
             }
-            Place::Told(register) => line(format!("and.b32 t, v{register}, {};\n", WORDS - 1)),
-        }
-        line("shl.b32 t, t, 2; add.u32 t, base, t;\n".into());
-        "[t]".into()
+            Place::Told(register) => {
+                format!("and.b32 {number}, v{register}, {}; shl.b32 {bytes}, {number}, 2;", WORDS - 1)
+            }
+        };
+        _ = writeln!(self.text, "{number} add.u32 {at}, base, {bytes};");
+        format!("[{at}]")
     }
 
     fn block(&mut self, statements: &[Statement]) {
@@ -260,7 +273,7 @@ impl Writer {
 }
 
 fn ptx(program: &[Statement]) -> String {
-    let mut writer = Writer { text: String::new(), labels: 0, counters: 0 };
+    let mut writer = Writer { text: String::new(), labels: 0, counters: 0, temporaries: 0 };
     writer.block(program);
     let moves = |op: &str, first: usize| {
         (0..REGISTERS).fold(String::new(), |mut text, n| {
@@ -273,12 +286,13 @@ fn ptx(program: &[Statement]) -> String {
     let left = 2 * REGISTERS * MOST * 4;
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 memory)\n{{\n\
-         .reg .b32 v<{REGISTERS}>, c<{}>, t, lane, base, own, tid; .reg .b64 at, wide; .reg .pred q; .shared .align 4 .b8 s[{}];\n\
-         mov.u32 tid, %tid.x; and.b32 lane, tid, 31; shr.u32 t, tid, 5; mov.u32 base, s; mad.lo.u32 base, t, {}, base;\n\
-         shl.b32 t, lane, 2; add.u32 own, base, t; ld.param.u64 at, [memory]; mul.wide.u32 wide, tid, 4; add.u64 at, at, wide;\n\
+         .reg .b32 v<{REGISTERS}>, c<{}>, t<{}>, t, first, lane, base, own, tid; .reg .b64 at, wide; .reg .pred q; .shared .align 4 .b8 s[{}];\n\
+         mov.u32 tid, %tid.x; and.b32 lane, tid, 31; shr.u32 t, tid, 5; mov.u32 first, s; mad.lo.u32 base, t, {}, first;\n\
+         shl.b32 t0, lane, 2; add.u32 own, base, t0; ld.param.u64 at, [memory]; mul.wide.u32 wide, tid, 4; add.u64 at, at, wide;\n\
          st.shared.u32 [own], tid; st.shared.u32 [own+{}], lane; bar.sync 0;\n{}{}bar.sync 0;\n{}\
          ld.shared.u32 v0, [own]; st.global.u32 [at+{left}], v0; ld.shared.u32 v0, [own+{}]; st.global.u32 [at+{}], v0; ret; }}\n",
         writer.counters + 1,
+        writer.temporaries + 1,
         MOST / WARP * WORDS * 4,
         WORDS * 4,
         WARP * 4,
