@@ -181,8 +181,7 @@ fn no_warp_clears_what_another_has_found_out() {
                 let of_round =
                     |round: i32| block.chunks(32).map(move |warp| warp.iter().map(|v| v + round).sum());
                 let mut found: Vec<i32> = (0..rounds).flat_map(of_round).collect();
-                found.resize(block.len().max(found.len()), -1);
-                found.truncate(block.len());
+                found.resize(block.len(), -1);
                 found
             })
             .collect();
@@ -273,12 +272,12 @@ fn all_lanes_take_from_a_stack_what_one_has_put_there() {
     let warps = Warps::new();
     // A tree: the left child of each node, beside which the right one lies, or none.
     let mut next = 4;
-    let mut child = |node: i32| {
+    let child = |node: i32| {
         let has = next + 1 < 200 && (node < 40 || node % 3 != 0);
         next += if has { 2 } else { 0 };
         if has { next - 2 } else { -1 }
     };
-    let children: Vec<i32> = (0..200).map(&mut child).collect();
+    let children: Vec<i32> = (0..200).map(child).collect();
     warps.rig.write(warps.array(1), &children);
     let walk = |warp: i32| {
         let (mut stack, mut node, mut sum) = (Vec::new(), warp, 0i32);

@@ -59,6 +59,11 @@ impl Term {
     fn shared(kind: Kind) -> Self {
         Self { kind, by_lane: false, by_thread: false, of_data: false }
     }
+
+    /// Whether it is a given distance, in which two addresses differ that lead to different parts of the memory.
+    pub(super) fn is_distance(self) -> bool {
+        !self.by_thread && matches!(self.kind, Kind::Root | Kind::Invariant | Kind::Product)
+    }
 }
 
 /// A sum of terms with factors, in the order of the terms, and a constant.
@@ -230,6 +235,14 @@ impl<'a> Addresses<'a> {
 
     pub(super) fn kind(&self, term: u32) -> Term {
         self.terms[term as usize]
+    }
+
+    /// Whether two addresses point into one variable or parameter's memory.
+    pub(super) fn have_one_root(&self, a: &Linear, b: &Linear) -> bool {
+        let root = |&(term, factor): &(u32, i64)| {
+            factor == 1 && self.kind(term).kind == Kind::Root && b.factor(term) == 1
+        };
+        a.terms.iter().any(root)
     }
 
     /// The address that a load or store names; none where it is none of memory that lanes share.
@@ -443,10 +456,10 @@ impl<'a> Addresses<'a> {
                     (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
                     // Compilers write `or` for a sum of what has no bit in common.
                     (IntOp::Or, Some(bits @ 0..=4096)) => Some(a.plus(&Linear::constant(bits))),
-                    // Blocks are taken to have whole warps, so that what numbers of threads begin with has no low bits.
                     (IntOp::And, Some(mask)) if a.terms.is_empty() => {
                         Some(Linear::constant(a.constant & mask))
                     }
+                    // Blocks are taken to have whole warps, so that what numbers of threads begin with has no low bits.
                     (IntOp::And, Some(31)) if is_lane => Some(Linear::of(LANE)),
                     // The offset of the lane's element in the warp's part.
                     (IntOp::And, Some(mask)) if is_scaled_lane(&a, mask) => Some(a),

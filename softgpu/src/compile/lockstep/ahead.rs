@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
 use super::Access;
-use super::address::{Addresses, Kind, LANE, Term};
+use super::address::{Addresses, Kind, LANE};
 use super::found::Found;
 use super::ways::{Ways, begins};
 use crate::abi::WARP;
@@ -192,20 +192,14 @@ fn is_in_danger(then: &Found, clear: &Found, addresses: &Addresses) -> bool {
     if then.access == Access::Load || is_same() {
         return false;
     }
-    let root = |&(term, factor): &(u32, i64)| {
-        factor == 1 && addresses.kind(term).kind == Kind::Root && to.factor(term) == 1
-    };
     // Threads that have a column each clear that themselves, whatever leads to a place in it.
-    if !cleared.terms.iter().any(root) || to.factor(LANE) == cleared.factor(LANE) {
+    if !addresses.have_one_root(cleared, to) || to.factor(LANE) == cleared.factor(LANE) {
         return false;
     }
     let of_warp = |term: u32| term != LANE && addresses.kind(term).by_thread;
     let difference = to.minus(cleared);
     // A given distance leads to another part of the memory, and a warp that has a part of its own clears that itself.
-    let elsewhere = |&(term, _): &(u32, i64)| {
-        let Term { kind, by_thread, .. } = addresses.kind(term);
-        !by_thread && matches!(kind, Kind::Root | Kind::Invariant | Kind::Product)
-    };
+    let elsewhere = |&(term, _): &(u32, i64)| addresses.kind(term).is_distance();
     let own = |&(term, factor): &(u32, i64)| of_warp(term) && to.factor(term) == factor;
     if difference.terms.iter().any(elsewhere) || cleared.terms.iter().any(own) {
         return false;

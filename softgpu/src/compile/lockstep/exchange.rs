@@ -362,9 +362,7 @@ fn is_of_all(other: &Candidate, own: &Candidate, addresses: &Addresses) -> bool 
     let by_number = |&(t, _): &(u32, i64)| t == LANE || !(term(t).by_lane || term(t).of_data);
     let difference = other.address.minus(&own.address);
     // A given distance, or a long one, leads to another part of the memory.
-    let given = |&(t, _): &(u32, i64)| {
-        matches!(term(t).kind, Kind::Root | Kind::Invariant | Kind::Product) && !term(t).by_thread
-    };
+    let given = |&(t, _): &(u32, i64)| term(t).is_distance();
     own.address.terms.iter().all(by_number)
         && !difference.terms.iter().any(given)
         && difference.constant.unsigned_abs() < WARP as u64 * own.address.factor(LANE).unsigned_abs()

@@ -7,7 +7,7 @@
 use super::super::flow::Flow;
 use super::super::op::Op;
 use super::Access;
-use super::address::{Addresses, Kind, Linear};
+use super::address::{Addresses, Linear};
 use super::found::Found;
 use super::single::Single;
 use rgpu_image::ptx::ast::{Function, Guard, Statement, Symbol};
@@ -123,23 +123,17 @@ pub(super) fn stores(
 /// Whether a store, at an address that was computed or behind a load of one, may be meant for what all threads have read, or all of a warp.
 fn may_write(store: &Found, load: &Found, addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&store.address, &load.address) else { return false };
-    let root = |&(term, factor): &(u32, i64)| {
-        factor == 1 && addresses.kind(term).kind == Kind::Root && from.factor(term) == 1
-    };
-    if !to.terms.iter().any(root) {
+    if !addresses.have_one_root(to, from) {
         return false;
     }
     let difference = to.minus(from);
-    let term = |&(term, _): &(u32, i64)| addresses.kind(term);
     if store.differs {
         // Where a warp has a place of its own, those lanes of it that read and write it may be one and the same.
         if !store.by_lane && load.differs && store.conditions <= load.conditions {
             return false;
         }
         // A given distance leads to another part of the memory.
-        let given =
-            |t| !term(t).by_thread && matches!(term(t).kind, Kind::Root | Kind::Invariant | Kind::Product);
-        return !difference.terms.iter().any(given);
+        return !difference.terms.iter().any(|&(term, _)| addresses.kind(term).is_distance());
     }
     let overlaps = -store.bytes < difference.constant && difference.constant < load.bytes;
     difference.terms.is_empty() && overlaps && store.conditions > load.conditions

@@ -73,31 +73,28 @@ impl Generator {
         Statement::Compute(self.register(), self.register(), number, self.register())
     }
 
+    /// `any` says whether lanes may have one place, `own` whether that behind their own is mostly their own.
+    fn place(&mut self, any: bool, own: bool) -> Place {
+        match self.0.below(if any { 5 } else { 3 }) {
+            0 if own && self.0.below(2) == 0 => Place::Behind(0),
+            0 => Place::Behind(self.0.below(WARP)),
+            1 => Place::Partner(1 << self.0.below(5)),
+            2 => Place::Mixed(2 * self.0.below(16) + 1),
+            3 => Place::One(self.0.below(WORDS)),
+            _ => Place::Told(self.register()),
+        }
+    }
+
     /// `divided` says whether not all threads come here, `one` whether one lane does alone.
     fn statement(&mut self, depth: usize, divided: bool, one: bool) -> Statement {
         let kind = self.0.below(if depth > 0 { 12 } else { 8 });
         match kind {
             0 | 1 => self.compute(),
             2..5 => {
-                let place = match self.0.below(5) {
-                    0 => Place::Behind(self.0.below(WARP)),
-                    1 => Place::Partner(1 << self.0.below(5)),
-                    2 => Place::Mixed(2 * self.0.below(16) + 1),
-                    3 => Place::One(self.0.below(WORDS)),
-                    _ => Place::Told(self.register()),
-                };
+                let place = self.place(true, false);
                 Statement::Load(self.register(), place)
             }
-            5..8 => {
-                let place = match self.0.below(if one { 5 } else { 3 }) {
-                    0 => Place::Behind(if self.0.below(2) == 0 { 0 } else { self.0.below(WARP) }),
-                    1 => Place::Partner(1 << self.0.below(5)),
-                    2 => Place::Mixed(2 * self.0.below(16) + 1),
-                    3 => Place::One(self.0.below(WORDS)),
-                    _ => Place::Told(self.register()),
-                };
-                Statement::Store(place, self.register())
-            }
+            5..8 => Statement::Store(self.place(one, true), self.register()),
             8 | 9 => {
                 let condition = match self.0.below(4) {
                     0 => Condition::Below(1 + self.0.below(WARP - 1)),
@@ -372,17 +369,14 @@ fn difference(rig: &mut Rig, seed: u64, vectors: bool) -> Option<String> {
 
 /// Compares so many programs; one of so many is compiled for vectors of threads, too.
 fn compare(first: u64, count: u64, every: u64) {
-    let run = move || {
+    super::as_on_a_worker(move || {
         let mut rig = Rig::new(true, BYTES);
         for seed in first..first + count {
             if let Some(how) = difference(&mut rig, seed, seed.is_multiple_of(every)) {
                 panic!("{how}");
             }
         }
-    };
-    // Compiled code calls as deeply as on a worker.
-    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(run);
-    thread.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
 }
 
 #[test]

@@ -24,6 +24,12 @@ use super::modules::{Kernels, Module};
 use super::{Config, SoftGpu};
 use crate::abi::{Cut, CutKind, Kernel, RunFn};
 
+/// Does something on a thread whose stack is as deep as a worker's, which compiled code counts on.
+fn as_on_a_worker<T: Send + 'static>(action: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(action);
+    thread.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// The program's side of a test.
 #[derive(Default)]
 pub(super) struct TestHost {

@@ -449,8 +449,7 @@ fn run(
     each: u64,
     note: impl Fn(u64) + Send + 'static,
 ) -> Tally {
-    // Compiled code calls as deeply as on a worker.
-    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
+    super::as_on_a_worker(move || {
         let mut rig = Rig::new(exact_bounds, MEMORY);
         let begun = Instant::now();
         let mut told = begun;
@@ -478,8 +477,7 @@ fn run(
             }
         }
         rig.tally
-    });
-    thread.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 #[test]
@@ -510,7 +508,7 @@ fn random_kernels_for_vectors_of_threads_neither_see_nor_change_what_is_not_thei
 /// The canaries are seen where a kernel can see them: the search itself works.
 #[test]
 fn a_kernel_that_sees_a_canary_is_noticed() {
-    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(|| {
+    super::as_on_a_worker(|| {
         let rig = Rig::new(true, MEMORY);
         rig.read().unwrap();
         rig.look().unwrap();
@@ -526,7 +524,6 @@ fn a_kernel_that_sees_a_canary_is_noticed() {
         unsafe { (canary as *mut u8).write(0) };
         assert!(rig.look().is_err());
     });
-    thread.unwrap().join().unwrap();
 }
 
 /// What is told each seed of a long run when it begins. It notes the seed for who has started the run, and ends the process where a

@@ -332,8 +332,7 @@ impl Comparison {
 
 /// Compares kernels of seeds from `first` on.
 fn run(first: u64, kernels: u64, launches: u64, every: u64, note: impl Fn(u64) + Send + 'static) -> Tally {
-    // Compiled code calls as deeply as on a worker.
-    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(move || {
+    super::as_on_a_worker(move || {
         let mut comparison = Comparison {
             rig: Rig::new(true, MEMORY),
             tally: Tally::default(),
@@ -367,8 +366,7 @@ fn run(first: u64, kernels: u64, launches: u64, every: u64, note: impl Fn(u64) +
         }
         assert_eq!(different, 0, "so many kernels computed something else on the GPU");
         comparison.tally
-    });
-    thread.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 #[test]
@@ -391,7 +389,7 @@ fn what_once_differed_does_not_any_more() {
 fn a_kernel_that_computes_something_else_is_noticed() {
     use ops::Class::V;
     use program::{Statement, Value};
-    let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(|| {
+    super::as_on_a_worker(|| {
         let find = |text: &str| ops::all().iter().position(|op| op.text.starts_with(text)).unwrap();
         let add = Statement::Compute {
             op: find("add.u32"),
@@ -414,7 +412,6 @@ fn a_kernel_that_computes_something_else_is_noticed() {
         let why = difference(&of(&other), &left, ["a", "b"], &launch, false).unwrap();
         assert!(why.starts_with("v5 of thread 0"), "{why}");
     });
-    thread.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
 /// A long run, as `cargo xtask kernels` asks for it.
