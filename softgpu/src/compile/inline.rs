@@ -1,48 +1,65 @@
 //! Inlines functions in which threads can stop: a thread keeps no machine stack while it waits, so that it
-//! can only wait in the kernel itself.
+//! can only wait in the kernel itself. Also those of which it has to be known what they do for the kernel that calls them.
 
 use std::collections::HashSet;
 
 use rgpu_device::{Code, Error};
 
 use super::layout::local_name;
-use super::{Unit, synthetic};
+use super::op::Op;
+use super::synthetic;
 use rgpu_image::ptx::ast::{
-    AddressBase, FormId, Function, FunctionId, Guard, Instruction, LabelId, LocalId, Operand, RegId, Space,
-    Statement, Symbol, Variable,
+    AddressBase, FormId, Function, FunctionId, Guard, Instruction, LabelId, LocalId, Module, Operand, RegId,
+    Space, Statement, Symbol, Variable,
 };
 
 /// No kernel that was meant to run is larger than this many statements.
-const LIMIT: usize = super::budget::STATEMENTS;
+pub(super) const LIMIT: usize = super::budget::STATEMENTS;
+/// Registers, variables and labels for each of them.
+const NAMES: usize = 8;
 
-/// The function with every call to one of `inlined` replaced by its body; `None` if there is none.
+/// A module, and what each form of its instructions does.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub module: &'a Module,
+    pub ops: &'a [Op],
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn function(self, id: FunctionId) -> &'a Function {
+        &self.module.functions[id.0 as usize]
+    }
+
+    /// The function that a statement calls by name.
+    pub(super) fn callee(self, statement: &Statement) -> Option<FunctionId> {
+        let Statement::Instruction(instruction) = statement else { return None };
+        if !matches!(self.ops[instruction.form.0 as usize], Op::Call) {
+            return None;
+        }
+        match instruction.operands.get(1) {
+            Some(Operand::Symbol(Symbol::Function(id), _)) => Some(super::unit::resolve(self.module, *id)),
+            _ => None,
+        }
+    }
+}
+
+/// The function with every call to one of `inlined` replaced by its body; `None` if there is none. It may have up to `limit` statements.
 pub(super) fn expand(
-    unit: &Unit,
+    source: Source,
     id: FunctionId,
     inlined: &HashSet<FunctionId>,
+    limit: usize,
 ) -> Result<Option<Function>, Error> {
-    let function = &unit.module.functions[id.0 as usize];
-    let calls = |statement: &Statement| callee(unit, statement).is_some_and(|id| inlined.contains(&id));
+    let function = source.function(id);
+    let calls = |statement: &Statement| source.callee(statement).is_some_and(|id| inlined.contains(&id));
     if !function.body.iter().any(calls) {
         return Ok(None);
     }
-    let mut result = function.clone();
-    result.body.clear();
-    let mut path = vec![id];
-    append(unit, function, &mut result, &Renaming::default(), inlined, &mut path)?;
-    Ok(Some(result))
-}
-
-/// The function that a statement calls by name.
-pub(super) fn callee(unit: &Unit, statement: &Statement) -> Option<FunctionId> {
-    let Statement::Instruction(instruction) = statement else { return None };
-    if !matches!(unit.ops[instruction.form.0 as usize], super::op::Op::Call) {
-        return None;
-    }
-    match instruction.operands.get(1) {
-        Some(Operand::Symbol(Symbol::Function(id), _)) => Some(unit.resolve(*id)),
-        _ => None,
-    }
+    let mut into = function.clone();
+    into.body.clear();
+    let mut expansion = Expansion { source, inlined, limit, into, path: vec![id] };
+    expansion.append(function, &Renaming::default())?;
+    Ok(Some(expansion.into))
 }
 
 /// How the names of an inlined function map to those of the function that it is inlined into.
@@ -102,38 +119,152 @@ impl Renaming {
     }
 }
 
-/// Appends a function's body to `into`.
-fn append(
-    unit: &Unit,
-    function: &Function,
-    into: &mut Function,
-    names: &Renaming,
-    inlined: &HashSet<FunctionId>,
-    path: &mut Vec<FunctionId>,
-) -> Result<(), Error> {
-    for statement in &function.body {
-        if into.body.len() > LIMIT {
-            return Err(refuse(function, function.line, "The kernel becomes too large by inlining"));
-        }
-        match statement {
-            Statement::Label(label) => {
-                into.body.push(Statement::Label(LabelId(label.0 + names.labels)));
+/// A function on its way to be one with others in it.
+struct Expansion<'a> {
+    source: Source<'a>,
+    inlined: &'a HashSet<FunctionId>,
+    limit: usize,
+    into: Function,
+    /// The functions that are being put into it, from the outermost.
+    path: Vec<FunctionId>,
+}
+
+impl Expansion<'_> {
+    /// Appends a function's body.
+    fn append(&mut self, function: &Function, names: &Renaming) -> Result<(), Error> {
+        for statement in &function.body {
+            let into = &self.into;
+            let named = into.registers.len() + into.variables.len() + into.label_names.len();
+            if into.body.len() > self.limit || named > NAMES * self.limit {
+                return Err(refuse(function, function.line, "The kernel becomes too large by inlining"));
             }
-            Statement::Instruction(instruction) => {
-                let renamed = rename(instruction, names);
-                if let Some(id) = callee(unit, statement).filter(|id| inlined.contains(id)) {
-                    inline_call(unit, &renamed, id, into, inlined, path)?;
-                } else if let (super::op::Op::Ret, Some(end)) =
-                    (&unit.ops[instruction.form.0 as usize], names.end)
-                {
-                    into.body.push(branch(end, renamed.guard, renamed.line));
-                } else {
-                    into.body.push(Statement::Instruction(renamed));
+            match statement {
+                Statement::Label(label) => {
+                    self.into.body.push(Statement::Label(LabelId(label.0 + names.labels)));
+                }
+                Statement::Instruction(instruction) => {
+                    let renamed = rename(instruction, names);
+                    let callee = self.source.callee(statement);
+                    if let Some(id) = callee.filter(|id| self.inlined.contains(id)) {
+                        self.inline_call(&renamed, id)?;
+                    } else if let (Op::Ret, Some(end)) =
+                        (&self.source.ops[instruction.form.0 as usize], names.end)
+                    {
+                        self.into.body.push(branch(end, renamed.guard, renamed.line));
+                    } else {
+                        self.into.body.push(Statement::Instruction(renamed));
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Puts a function's body in place of a call, the operands of which are renamed already.
+    fn inline_call(&mut self, call: &Instruction, id: FunctionId) -> Result<(), Error> {
+        let source = self.source;
+        let callee = source.function(id);
+        if self.path.contains(&id) {
+            let why = format!("{} is recursive, and threads can wait for each other in it", callee.name);
+            return Err(refuse(callee, call.line, &why));
+        }
+        let into = &mut self.into;
+        let mut names = Renaming {
+            registers: into.registers.len() as u32,
+            labels: into.labels,
+            locals: into.variables.len() as u32,
+            branch_tables: into.branch_tables.len() as u32,
+            call_tables: into.call_tables.len() as u32,
+            prototypes: into.prototypes.len() as u32,
+            ..Renaming::default()
+        };
+        into.registers.extend(callee.registers.iter().cloned());
+        into.labels += callee.labels + 2;
+        into.label_names.extend(callee.label_names.iter().cloned());
+        into.label_names.extend([String::new(), String::new()]);
+        into.variables.extend(callee.variables.iter().map(|variable| {
+            let mut variable = variable.clone();
+            if matches!(variable.space, Space::Shared | Space::SharedCta) {
+                variable.name = local_name(&callee.name, &variable.name);
+            }
+            variable
+        }));
+        for table in &callee.branch_tables {
+            into.branch_tables.push(table.iter().map(|label| LabelId(label.0 + names.labels)).collect());
+        }
+        into.call_tables.extend(callee.call_tables.iter().cloned());
+        into.prototypes.extend(callee.prototypes.iter().cloned());
+        let end = LabelId(names.labels + callee.labels);
+        names.end = Some(end);
+
+        // A guarded call is skipped as a whole.
+        let skip = LabelId(end.0 + 1);
+        if let Some(guard) = call.guard {
+            into.body.push(branch(skip, Some(Guard { negated: !guard.negated, ..guard }), call.line));
+        }
+        let (Some(Operand::List(returns)), Some(Operand::List(arguments))) =
+            (call.operands.first(), call.operands.get(2))
+        else {
+            return Err(refuse(callee, call.line, "A call without lists of arguments"));
+        };
+        if returns.len() != callee.returns.len() || arguments.len() != callee.params.len() {
+            return Err(refuse(callee, call.line, "A call with a wrong number of arguments"));
+        }
+        let mut after = Vec::new();
+        for (param, argument) in callee.params.iter().zip(arguments) {
+            let symbol = match (argument, &param.registers[..]) {
+                (
+                    Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0),
+                    [],
+                ) => *symbol,
+                (argument, []) => {
+                    let local = temporary(into, param);
+                    into.body.push(store(local, argument, param, call.line, callee)?);
+                    local
+                }
+                (argument, &[register]) => {
+                    into.body.push(copy(
+                        Operand::Reg(names.register(register)),
+                        argument,
+                        param,
+                        call.line,
+                        callee,
+                    )?);
+                    Symbol::Param(u32::MAX)
+                }
+                _ => return Err(refuse(callee, call.line, "A vector of registers as a parameter")),
+            };
+            names.params.push(symbol);
+        }
+        for (param, result) in callee.returns.iter().zip(returns) {
+            let symbol = match (result, &param.registers[..]) {
+                (
+                    Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0),
+                    [],
+                ) => *symbol,
+                (result, []) => {
+                    let local = temporary(into, param);
+                    after.push(load(result, local, param, call.line, callee)?);
+                    local
+                }
+                (result, &[register]) => {
+                    let source = Operand::Reg(names.register(register));
+                    after.push(copy(result.clone(), &source, param, call.line, callee)?);
+                    Symbol::Return(u32::MAX)
+                }
+                _ => return Err(refuse(callee, call.line, "A vector of registers as a result")),
+            };
+            names.returns.push(symbol);
+        }
+        self.path.push(id);
+        self.append(callee, &names)?;
+        self.path.pop();
+        let into = &mut self.into;
+        into.body.push(Statement::Label(end));
+        into.body.extend(after);
+        into.body.push(Statement::Label(skip));
+        Ok(())
+    }
 }
 
 fn rename(instruction: &Instruction, names: &Renaming) -> Instruction {
@@ -158,114 +289,6 @@ fn branch(to: LabelId, guard: Option<Guard>, line: u32) -> Statement {
 
 fn refuse(function: &Function, line: u32, why: &str) -> Error {
     Error::new(Code::InvalidPtx, format!("PTX line {line}: {why} (in {})", function.name))
-}
-
-/// Puts a function's body in place of a call, the operands of which are renamed already.
-fn inline_call(
-    unit: &Unit,
-    call: &Instruction,
-    id: FunctionId,
-    into: &mut Function,
-    inlined: &HashSet<FunctionId>,
-    path: &mut Vec<FunctionId>,
-) -> Result<(), Error> {
-    let callee = &unit.module.functions[id.0 as usize];
-    if path.contains(&id) {
-        let why = format!("{} is recursive, and threads can wait for each other in it", callee.name);
-        return Err(refuse(callee, call.line, &why));
-    }
-    let mut names = Renaming {
-        registers: into.registers.len() as u32,
-        labels: into.labels,
-        locals: into.variables.len() as u32,
-        branch_tables: into.branch_tables.len() as u32,
-        call_tables: into.call_tables.len() as u32,
-        prototypes: into.prototypes.len() as u32,
-        ..Renaming::default()
-    };
-    into.registers.extend(callee.registers.iter().cloned());
-    into.labels += callee.labels + 2;
-    into.label_names.extend(callee.label_names.iter().cloned());
-    into.label_names.extend([String::new(), String::new()]);
-    into.variables.extend(callee.variables.iter().map(|variable| {
-        let mut variable = variable.clone();
-        if matches!(variable.space, Space::Shared | Space::SharedCta) {
-            variable.name = local_name(&callee.name, &variable.name);
-        }
-        variable
-    }));
-    for table in &callee.branch_tables {
-        into.branch_tables.push(table.iter().map(|label| LabelId(label.0 + names.labels)).collect());
-    }
-    into.call_tables.extend(callee.call_tables.iter().cloned());
-    into.prototypes.extend(callee.prototypes.iter().cloned());
-    let end = LabelId(names.labels + callee.labels);
-    names.end = Some(end);
-
-    // A guarded call is skipped as a whole.
-    let skip = LabelId(end.0 + 1);
-    if let Some(guard) = call.guard {
-        into.body.push(branch(skip, Some(Guard { negated: !guard.negated, ..guard }), call.line));
-    }
-    let (Some(Operand::List(returns)), Some(Operand::List(arguments))) =
-        (call.operands.first(), call.operands.get(2))
-    else {
-        return Err(refuse(callee, call.line, "A call without lists of arguments"));
-    };
-    if returns.len() != callee.returns.len() || arguments.len() != callee.params.len() {
-        return Err(refuse(callee, call.line, "A call with a wrong number of arguments"));
-    }
-    let mut after = Vec::new();
-    for (param, argument) in callee.params.iter().zip(arguments) {
-        let symbol = match (argument, &param.registers[..]) {
-            (Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0), []) => {
-                *symbol
-            }
-            (argument, []) => {
-                let local = temporary(into, param);
-                into.body.push(store(local, argument, param, call.line, callee)?);
-                local
-            }
-            (argument, &[register]) => {
-                into.body.push(copy(
-                    Operand::Reg(names.register(register)),
-                    argument,
-                    param,
-                    call.line,
-                    callee,
-                )?);
-                Symbol::Param(u32::MAX)
-            }
-            _ => return Err(refuse(callee, call.line, "A vector of registers as a parameter")),
-        };
-        names.params.push(symbol);
-    }
-    for (param, result) in callee.returns.iter().zip(returns) {
-        let symbol = match (result, &param.registers[..]) {
-            (Operand::Symbol(symbol @ (Symbol::Local(_) | Symbol::Param(_) | Symbol::Return(_)), 0), []) => {
-                *symbol
-            }
-            (result, []) => {
-                let local = temporary(into, param);
-                after.push(load(result, local, param, call.line, callee)?);
-                local
-            }
-            (result, &[register]) => {
-                let source = Operand::Reg(names.register(register));
-                after.push(copy(result.clone(), &source, param, call.line, callee)?);
-                Symbol::Return(u32::MAX)
-            }
-            _ => return Err(refuse(callee, call.line, "A vector of registers as a result")),
-        };
-        names.returns.push(symbol);
-    }
-    path.push(id);
-    append(unit, callee, into, &names, inlined, path)?;
-    path.pop();
-    into.body.push(Statement::Label(end));
-    into.body.extend(after);
-    into.body.push(Statement::Label(skip));
-    Ok(())
 }
 
 /// A new variable for a parameter.

@@ -202,7 +202,7 @@ impl<'a> Bodies<'a> {
     }
 
     fn with(unit: &'a Unit, id: FunctionId, inlined: &HashSet<FunctionId>) -> Result<Self, Error> {
-        let kernel = match inline::expand(unit, id, inlined)? {
+        let kernel = match inline::expand(unit.source(), id, inlined, inline::LIMIT)? {
             Some(function) => std::borrow::Cow::Owned(function),
             None => std::borrow::Cow::Borrowed(&unit.module.functions[id.0 as usize]),
         };

@@ -9,6 +9,7 @@ use rgpu_device::{Code, Error};
 use super::GlobalLayout;
 use super::decode::decode;
 use super::flow::{Flow, read_registers};
+use super::inline::Source;
 use super::op::{MemoryTarget, Op, Order};
 use super::opcode::{Checker, Form};
 use super::references;
@@ -99,7 +100,7 @@ pub(super) struct Unit {
 }
 
 /// The function that a name means in the end.
-fn resolve(module: &Module, id: FunctionId) -> FunctionId {
+pub(super) fn resolve(module: &Module, id: FunctionId) -> FunctionId {
     let mut id = id;
     // Aliases of aliases, but not in circles.
     for _ in 0..8 {
@@ -206,6 +207,10 @@ impl Unit {
     /// The function that a name means in the end.
     pub(super) fn resolve(&self, id: FunctionId) -> FunctionId {
         resolve(&self.module, id)
+    }
+
+    pub(super) fn source(&self) -> Source<'_> {
+        Source { module: &self.module, ops: &self.ops }
     }
 
     fn is_callable(&self, id: FunctionId) -> bool {
@@ -424,8 +429,7 @@ impl Unit {
             for &id in &ids {
                 let function = &self.module.functions[id.0 as usize];
                 if function.body.iter().any(|statement| {
-                    super::inline::callee(self, statement)
-                        .is_some_and(|callee| self.inlined.contains(&callee))
+                    self.source().callee(statement).is_some_and(|callee| self.inlined.contains(&callee))
                 }) {
                     self.inlined.insert(id);
                 }
@@ -515,7 +519,7 @@ impl Unit {
                 if !matches!(self.op(instruction), Op::Call) {
                     continue;
                 }
-                match super::inline::callee(self, statement) {
+                match self.source().callee(statement) {
                     Some(id) => add(id, found),
                     // All that can be called through a pointer: to be added once.
                     None if std::mem::replace(&mut all, true) => {}

@@ -18,6 +18,16 @@ pub(super) enum Home {
     Shared,
 }
 
+impl Home {
+    /// The register that is the home.
+    pub(super) fn register(&self) -> Option<u32> {
+        match *self {
+            Self::Reg(register) => Some(register),
+            _ => None,
+        }
+    }
+}
+
 /// The registers and homes of a function.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Vars {

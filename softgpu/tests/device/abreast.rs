@@ -6,6 +6,10 @@ use rgpu_device::{Device, Launch, ModuleInfo};
 use super::{LEGACY, Rig};
 
 const PTX: &[u8] = include_bytes!("abreast.ptx");
+/// The same source as a compiler translates it that optimizes nothing: functions are called, and get pointers that may lead anywhere.
+const UNOPTIMIZED: &[u8] = include_bytes!("abreast_unoptimized.ptx");
+/// The variable by which a process of tests is told to take that.
+const VARIABLE: &str = "RGPU_TEST_UNOPTIMIZED";
 const MODULE: u64 = 8;
 
 struct Warps {
@@ -16,7 +20,8 @@ struct Warps {
 impl Warps {
     fn new() -> Self {
         let rig = Rig::new();
-        let module = rig.gpu.module_load(0, MODULE, PTX, &[]).unwrap();
+        let ptx = if std::env::var_os(VARIABLE).is_some() { UNOPTIMIZED } else { PTX };
+        let module = rig.gpu.module_load(0, MODULE, ptx, &[]).unwrap();
         Self { rig, module }
     }
 
@@ -452,14 +457,24 @@ fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     assert_eq!(warps.run("barriers", &data, 256, 512, &[], 0), expected);
 }
 
+/// The other tests of this file, in a process with an environment of its own.
+fn others_pass_with(variable: &str, value: &str) {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["abreast::", "--skip", "_as_well"]).env(variable, value);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !said.contains(" 0 passed"), "{variable}={value}: {said}");
+}
+
 #[test]
 fn vectors_of_lanes_go_abreast_as_well() {
-    // The other tests of this file, in a process whose kernels are compiled for vectors of threads before they run, where the machine can.
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["abreast::", "--skip", "vectors_of_lanes_go_abreast_as_well"]);
+    // Kernels are compiled for vectors of threads before they run, where the machine can.
     for tier in ["first", "wide"] {
-        let output = command.env(rgpu_softgpu::compile::vector::VARIABLE, tier).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && !said.contains(" 0 passed"), "{tier}: {said}");
+        others_pass_with(rgpu_softgpu::compile::vector::VARIABLE, tier);
     }
+}
+
+#[test]
+fn code_that_was_not_optimized_goes_abreast_as_well() {
+    others_pass_with(VARIABLE, "1");
 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::super::flow::{Access, visit};
 use super::super::op::{IntOp, IntTernary, IntUnary, MemoryTarget, Op};
-use super::super::vars::Vars;
+use super::super::vars::{Home, Vars};
 use crate::abi::ShuffleMode;
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Special, Statement, Symbol};
 
@@ -50,6 +50,8 @@ pub(super) struct Term {
     pub by_lane: bool,
     /// Whether threads of a block may have different ones.
     pub by_thread: bool,
+    /// Whether it may differ in the turns of a loop.
+    pub by_turn: bool,
     /// Whether it depends on what was read from memory.
     pub of_data: bool,
 }
@@ -57,12 +59,12 @@ pub(super) struct Term {
 impl Term {
     /// Something that is the same for all threads.
     fn shared(kind: Kind) -> Self {
-        Self { kind, by_lane: false, by_thread: false, of_data: false }
+        Self { kind, by_lane: false, by_thread: false, by_turn: false, of_data: false }
     }
 
     /// Whether it is a given distance, in which two addresses differ that lead to different parts of the memory.
     pub(super) fn is_distance(self) -> bool {
-        !self.by_thread && matches!(self.kind, Kind::Root | Kind::Invariant | Kind::Product)
+        !self.by_thread && !self.by_turn && matches!(self.kind, Kind::Root | Kind::Invariant | Kind::Product)
     }
 }
 
@@ -167,6 +169,10 @@ pub(super) struct Addresses<'a> {
     numbers: HashMap<Key, u32>,
     /// Terms that are a sum without some of its low bits: the sums.
     shifted: HashMap<u32, Linear>,
+    /// Terms that are a variable's address: the variables.
+    symbols: HashMap<u32, Symbol>,
+    /// The registers that stand for local variables.
+    passed: Vec<Option<u32>>,
 }
 
 /// The number of the term that is the lane's.
@@ -198,6 +204,8 @@ impl<'a> Addresses<'a> {
             terms: Vec::new(),
             numbers: HashMap::new(),
             shifted: HashMap::new(),
+            symbols: HashMap::new(),
+            passed: vars.locals.iter().map(Home::register).collect(),
         };
         addresses.spread(&vars)?;
         let lane =
@@ -243,6 +251,12 @@ impl<'a> Addresses<'a> {
             factor == 1 && self.kind(term).kind == Kind::Root && b.factor(term) == 1
         };
         a.terms.iter().any(root)
+    }
+
+    /// The variable in which an address lies, if one is known.
+    pub(super) fn symbol_of(&self, address: &Linear) -> Option<Symbol> {
+        let symbol = |&(term, factor): &(u32, i64)| self.symbols.get(&term).copied().filter(|_| factor == 1);
+        address.terms.iter().find_map(symbol)
     }
 
     /// The address that a load or store names; none where it is none of memory that lanes share.
@@ -356,12 +370,22 @@ impl<'a> Addresses<'a> {
     /// A register as a term of its own.
     fn opaque(&mut self, key: Key, kind: Kind, register: u32) -> Linear {
         let of = |facts: &[bool]| facts[register as usize];
-        let (by_lane, by_thread, of_data) = (of(&self.by_lane), of(&self.by_thread), of(&self.of_data));
-        Linear::of(self.term(key, Term { kind, by_lane, by_thread, of_data }))
+        let (by_lane, by_thread) = (of(&self.by_lane), of(&self.by_thread));
+        let (by_turn, of_data) = (of(&self.varying), of(&self.of_data));
+        Linear::of(self.term(key, Term { kind, by_lane, by_thread, by_turn, of_data }))
     }
 
     fn symbol(&mut self, symbol: Symbol) -> Linear {
-        Linear::of(self.term(Key::Symbol(symbol), Term::shared(Kind::Root)))
+        let term = self.term(Key::Symbol(symbol), Term::shared(Kind::Root));
+        self.symbols.insert(term, symbol);
+        Linear::of(term)
+    }
+
+    /// What a parameter of a function that was put into the kernel stands for, or a result of one.
+    fn passed(&mut self, operand: &Operand, depth: u32) -> Option<Linear> {
+        let Operand::Address(AddressBase::Symbol(Symbol::Local(id)), 0) = operand else { return None };
+        let register = self.passed.get(id.0 as usize).copied()??;
+        Some(self.value(register, depth))
     }
 
     /// A register's value.
@@ -434,8 +458,9 @@ impl<'a> Addresses<'a> {
                 {
                     Some(Linear::of(self.term(Key::Param(*index, *offset), Term::shared(Kind::Root))))
                 }
-                _ => None,
+                passed => self.passed(passed, depth),
             },
+            Op::St { place: MemoryTarget::Param, .. } => self.operand(operand(1)?, depth),
             Op::Int { op, .. } => {
                 let a = self.operand(operand(1)?, depth)?;
                 let b = self.operand(operand(2)?, depth)?;
@@ -482,11 +507,10 @@ impl<'a> Addresses<'a> {
                 let product = product(&a, &b).unwrap_or_else(|| {
                     let any =
                         |f: fn(Term) -> bool| a.terms.iter().chain(&b.terms).any(|&(t, _)| f(self.kind(t)));
-                    let of_data = any(|t| t.of_data);
+                    let (by_turn, of_data) = (any(|t| t.by_turn), any(|t| t.of_data));
                     let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
-                    Linear::of(
-                        self.term(Key::Part(at), Term { kind: Kind::Product, by_lane, by_thread, of_data }),
-                    )
+                    let term = Term { kind: Kind::Product, by_lane, by_thread, by_turn, of_data };
+                    Linear::of(self.term(Key::Part(at), term))
                 });
                 Some(product.plus(&c))
             }
@@ -570,7 +594,8 @@ impl<'a> Addresses<'a> {
             }
         }
         let (by_thread, of_data) = (self.by_thread[register as usize], self.of_data[register as usize]);
-        let rest = self.term(Key::Rest(register), Term { kind, by_lane, by_thread, of_data });
+        let rest = Term { kind, by_lane, by_thread, by_turn: true, of_data };
+        let rest = self.term(Key::Rest(register), rest);
         let mut value = common.unwrap_or_default().plus(&Linear::of(rest));
         // What is made of itself by a way round is not followed.
         value.terms.retain(|&(t, _)| t != own);

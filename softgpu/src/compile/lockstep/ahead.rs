@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
-use super::Access;
+use super::accesses::Access;
 use super::address::{Addresses, Kind, LANE};
 use super::found::Found;
 use super::ways::{Ways, begins};

@@ -13,10 +13,11 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::super::flow::{Block, Flow};
-use super::super::op::{MemoryTarget, Op};
+use super::super::op::Op;
+use super::accessed;
+use super::accesses::{Access, Accesses, Forms};
 use super::address::{self, Addresses, Kind, LANE, Linear, Term};
 use super::ways::{Ways, begins};
-use super::{Access, accessed};
 use crate::abi::WARP;
 use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 
@@ -59,10 +60,10 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn of(function: &Function, plain: &[Option<Access>]) -> Self {
+    pub(super) fn of(function: &Function, forms: &Forms) -> Self {
         let mut count = Self { loads: 0, stores: 0, atomics: 0 };
         for (_, instruction) in address::instructions(function) {
-            match plain[instruction.form.0 as usize] {
+            match forms.plain(instruction) {
                 Some(Access::Load) => count.loads += 1,
                 Some(Access::Store) => count.stores += 1,
                 Some(Access::Atomic) => count.atomics += 1,
@@ -89,13 +90,13 @@ impl Count {
 pub(super) fn places(
     function: &Function,
     ops: &[Op],
-    plain: &[Option<Access>],
+    all: &Accesses,
     flow: &Flow,
     addresses: &mut Addresses,
 ) -> BTreeSet<usize> {
     let ways = Ways::new(function, flow, |predicate| addresses.divides(predicate));
     let conditions = ways.conditions(flow);
-    let accesses = collect(function, ops, plain, flow, &conditions, addresses);
+    let accesses = collect(function, ops, all, flow, &conditions, addresses);
     match exchanged(function, ops, flow, &accesses, addresses) {
         Some(exchanged) if exchanged != Exchanged::default() => {
             Alignment { function, ops, flow, ways, accesses: &accesses, exchanged, addresses }.places()
@@ -108,7 +109,7 @@ pub(super) fn places(
 fn collect(
     function: &Function,
     ops: &[Op],
-    plain: &[Option<Access>],
+    all: &Accesses,
     flow: &Flow,
     conditions: &[u32],
     addresses: &mut Addresses,
@@ -118,16 +119,8 @@ fn collect(
         for at in range.first..range.end {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
             let op = &ops[instruction.form.0 as usize];
-            let Some(access) = plain[instruction.form.0 as usize] else { continue };
-            let shared =
-                match *op {
-                    Op::Ld { place: MemoryTarget::Generic, .. }
-                    | Op::St { place: MemoryTarget::Generic, .. } => false,
-                    Op::Ld { place: MemoryTarget::Shared, .. }
-                    | Op::St { place: MemoryTarget::Shared, .. } => true,
-                    Op::Atom { shared, .. } => shared,
-                    _ => continue,
-                };
+            let Some(access) = all.plain(at, instruction) else { continue };
+            let shared = all.is_shared(at, op);
             let Some((operand, bytes)) = accessed(instruction, op) else { continue };
             let Some(address) = addresses.address(operand) else { continue };
             let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
@@ -210,10 +203,15 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
                 }
                 (true, wild) => certainly(wild && difference.constant != 0),
             },
-            step => certainly((1..32).any(|k: i64| {
-                let apart = step.wrapping_mul(k);
-                let apart = [apart, apart.wrapping_neg()].map(|by| difference.constant.wrapping_add(by));
-                apart.into_iter().any(overlaps)
+            // Elements of a lane, and in another turn others beside them.
+            step => certainly([0].into_iter().chain(shifts(first, second, addresses)).any(|shift: i64| {
+                (1..32).any(|k: i64| {
+                    let apart = step.wrapping_mul(k);
+                    let apart = [apart, apart.wrapping_neg()].map(|by| difference.constant.wrapping_add(by));
+                    apart
+                        .into_iter()
+                        .any(|by| overlaps(by.wrapping_add(shift)) || overlaps(by.wrapping_sub(shift)))
+                })
             })),
         };
     }
@@ -231,6 +229,16 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
     // A distance that all lanes share: one that is doubled, halved or changes sides is meant to lead to another lane; one that is
     // counted up, or given, leads to another element of the lane's own.
     certainly(wild && (lane.0 != 0 || own_values().0))
+}
+
+/// How far the elements of both accesses may move together from one turn of a loop to another, where that is less than lanes are apart.
+fn shifts(first: &Candidate, second: &Candidate, addresses: &Addresses) -> impl Iterator<Item = i64> {
+    let step = first.address.factor(LANE);
+    first.address.terms.iter().filter_map(move |&(t, factor)| {
+        let Term { kind, by_lane, of_data, .. } = addresses.kind(t);
+        let moves = kind == Kind::Wild && !by_lane && !of_data && second.address.factor(t) == factor;
+        (moves && factor.unsigned_abs() < step.unsigned_abs()).then_some(factor)
+    })
 }
 
 /// Where lanes may exchange values, by the numbers of the accesses.
@@ -283,10 +291,11 @@ fn exchanged(
             if access.shared && store.shared && access.access == Access::Load {
                 if is_of_neighbour(access, store, addresses) {
                     pairs.push((n, s, Conflict::Always));
-                } else if is_scattered(access, store, addresses)
-                    || !own && is_fetched(access, store, addresses)
-                {
+                } else if is_scattered(access, store, addresses) {
                     pairs.push((n, s, Conflict::SameTurn));
+                } else if !own && is_fetched(access, store, addresses) {
+                    // What is stored in one turn is fetched in the next one.
+                    pairs.extend([(n, s, Conflict::SameTurn), (s, n, Conflict::Always)]);
                 }
             }
         }
@@ -311,13 +320,13 @@ fn exchanged(
         return None;
     }
     let (orders, last) = last_orders(function, ops, flow);
-    let back: HashSet<(usize, usize)> = flow.back_edges().into_iter().collect();
+    let round: Vec<Vec<usize>> = flow.blocks.iter().map(|block| block.successors.clone()).collect();
+    let straight = in_one_turn(flow, &last);
     let mut found = BTreeSet::new();
     let mut exchanged = Exchanged::default();
-    for around in [false, true] {
+    for (around, successors) in [(false, &straight), (true, &round)] {
         let conflicts = |c: Conflict| c == Conflict::Always || !around;
-        let passes = |from: usize, to: usize| around || !back.contains(&(from, to));
-        let reaching = Reaching::new(flow, accesses, &first, (&orders, &last), passes);
+        let reaching = Reaching::new(successors, accesses, &first, (&orders, &last));
         for &(first, then, _) in pairs.iter().filter(|p| conflicts(p.2)) {
             if !reaching.reaches(first, &accesses[then]) {
                 continue;
@@ -404,6 +413,29 @@ fn last_orders(function: &Function, ops: &[Op], flow: &Flow) -> (Vec<Option<usiz
     (before, last)
 }
 
+/// The blocks that come after each block in the same turn of all loops that both are in, with the last instruction of each block that gives an order:
+/// the end of a loop's turn leads to where the loop is left from its beginning.
+fn in_one_turn(flow: &Flow, last: &[Option<usize>]) -> Vec<Vec<usize>> {
+    let mut successors: Vec<Vec<usize>> = flow.blocks.iter().map(|block| block.successors.clone()).collect();
+    let predecessors = flow.predecessors();
+    for (tail, head) in flow.back_edges() {
+        let inside: HashSet<usize> = flow.loop_blocks((tail, head), &predecessors).into_iter().collect();
+        successors[tail].retain(|&next| next != head);
+        let mut seen = HashSet::from([head]);
+        let mut work = vec![head];
+        while let Some(block) = work.pop().filter(|&block| last[block].is_none()) {
+            for &next in &flow.blocks[block].successors {
+                if !inside.contains(&next) {
+                    successors[tail].push(next);
+                } else if seen.insert(next) {
+                    work.push(next);
+                }
+            }
+        }
+    }
+    successors
+}
+
 /// Which accesses come before which others with nothing between that gives an order.
 struct Reaching<'a> {
     accesses: &'a [Candidate],
@@ -417,16 +449,15 @@ struct Reaching<'a> {
 
 impl<'a> Reaching<'a> {
     fn new(
-        flow: &Flow,
+        successors: &[Vec<usize>],
         accesses: &'a [Candidate],
         first: &'a [usize],
         (orders, last): (&'a [Option<usize>], &[Option<usize>]),
-        passes: impl Fn(usize, usize) -> bool,
     ) -> Self {
         let words = first.len().div_ceil(64);
-        let before = vec![0u64; words * flow.blocks.len()];
+        let before = vec![0u64; words * successors.len()];
         let mut this = Self { accesses, first, orders, words, before };
-        let mut own = vec![0u64; words * flow.blocks.len()];
+        let mut own = vec![0u64; words * successors.len()];
         for (bit, access) in first.iter().map(|s| &accesses[*s]).enumerate() {
             if last[access.block].is_none_or(|last| access.at > last) {
                 own[access.block * words + bit / 64] |= 1 << (bit % 64);
@@ -436,7 +467,7 @@ impl<'a> Reaching<'a> {
         while changed {
             changed = false;
             for (index, last) in last.iter().enumerate() {
-                for &next in flow.blocks[index].successors.iter().filter(|&&next| passes(index, next)) {
+                for &next in &successors[index] {
                     for word in 0..words {
                         let through = if last.is_some() { 0 } else { this.before[index * words + word] };
                         let out = own[index * words + word] | through;

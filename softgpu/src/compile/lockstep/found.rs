@@ -2,9 +2,10 @@
 
 use super::super::flow::Flow;
 use super::super::op::Op;
+use super::accessed;
+use super::accesses::{Access, Accesses};
 use super::address::{Addresses, Linear};
 use super::ways::Ways;
-use super::{Access, accessed};
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Statement, Symbol};
 
 /// An access to the block's memory.
@@ -35,7 +36,7 @@ impl Found<'_> {
 pub(super) fn find<'a>(
     function: &'a Function,
     ops: &[Op],
-    accesses: &[Option<(Access, bool)>],
+    accesses: &Accesses,
     flow: &Flow,
     mut addresses: Option<&mut Addresses>,
 ) -> Vec<Vec<Found<'a>>> {
@@ -46,9 +47,9 @@ pub(super) fn find<'a>(
     let mut find = |at: usize, conditions: u32| {
         let Statement::Instruction(instruction) = &function.body[at] else { return None };
         let op = &ops[instruction.form.0 as usize];
-        let access = match (accesses[instruction.form.0 as usize], op) {
+        let access = match (accesses.shared(at, instruction), op) {
             (Some((access, _)), _) => access,
-            (None, Op::Atom { shared: true, .. }) => Access::Atomic,
+            (None, Op::Atom { .. }) if accesses.is_shared(at, op) => Access::Atomic,
             _ => return None,
         };
         let (operand, bytes) = accessed(instruction, op)?;

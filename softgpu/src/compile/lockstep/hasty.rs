@@ -6,7 +6,7 @@
 
 use super::super::flow::Flow;
 use super::super::op::Op;
-use super::Access;
+use super::accesses::Access;
 use super::address::{Addresses, Linear};
 use super::found::Found;
 use super::single::Single;

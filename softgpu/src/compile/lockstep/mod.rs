@@ -15,9 +15,13 @@
 //! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`]).
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
+//!
+//! What a kernel's functions do counts as if they stood in it ([`calls`]).
 
+mod accesses;
 mod address;
 mod ahead;
+mod calls;
 mod exchange;
 mod found;
 mod gather;
@@ -30,57 +34,15 @@ mod ways;
 
 use std::collections::BTreeSet;
 
+use self::accesses::{Accesses, Forms};
 use self::address::Addresses;
 use self::ways::Ways;
 use super::flow::Flow;
+use super::inline::Source;
 use super::op::Op;
-use super::opcode::{Form, Opcode, Semantics};
+use super::opcode::Form;
 use super::unit::synthetic;
-use rgpu_image::ptx::ast::{FormId, Function, Guard, Instruction, Module, Operand, Space, Statement};
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Load,
-    Store,
-    /// Both at once.
-    Atomic,
-}
-
-/// An access to shared memory, and whether it is a volatile one.
-fn access(form: &Form) -> Option<(Access, bool)> {
-    if !matches!(form.space(), Some(Space::Shared | Space::SharedCta)) {
-        return None;
-    }
-    let access = match form.opcode {
-        Opcode::Ld => Some(Access::Load),
-        Opcode::St => Some(Access::Store),
-        _ => None,
-    };
-    access.map(|access| (access, form.semantics == Some(Semantics::Volatile)))
-}
-
-/// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses to memory
-/// other than the block's, and by relaxed stores; or an atomic operation.
-fn plain(form: &Form) -> Option<Access> {
-    let global = match form.spaces[..] {
-        [] | [Space::Global] => true,
-        [Space::Shared | Space::SharedCta] => false,
-        _ => return None,
-    };
-    let access = match form.opcode {
-        Opcode::Ld => Access::Load,
-        Opcode::St => Access::Store,
-        Opcode::Atom | Opcode::Red => return Some(Access::Atomic),
-        _ => return None,
-    };
-    let ordinary = match form.semantics {
-        None | Some(Semantics::Weak) => true,
-        Some(Semantics::Volatile) => global,
-        Some(Semantics::Relaxed) => access == Access::Store,
-        _ => false,
-    };
-    (ordinary && !form.nc).then_some(access)
-}
+use rgpu_image::ptx::ast::{FormId, Function, Guard, Instruction, Module, Operand, Statement};
 
 /// The operand that says what memory an instruction loads, stores or changes, and how many bytes that is.
 fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, i64)> {
@@ -96,51 +58,60 @@ fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, i
 /// Inserts the places where lanes wait for each other. `ops` are those of all forms, the synthetic ones
 /// first, and `forms` the module's own.
 pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
-    let synthetic = synthetic::COUNT as usize;
-    let accesses: Vec<Option<(Access, bool)>> =
-        std::iter::repeat_n(None, synthetic).chain(forms.iter().map(access)).collect();
-    let plain: Vec<Option<Access>> =
-        std::iter::repeat_n(None, synthetic).chain(forms.iter().map(plain)).collect();
-    let volatile = accesses.iter().flatten().any(|&(_, volatile)| volatile);
-    for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
-        if function.is_entry {
-            let (converging, yielding) = places(function, ops, &plain, &accesses);
-            if !(converging.is_empty() && yielding.is_empty()) {
-                wait_before(function, &converging, &yielding);
+    let forms = Forms::new(forms);
+    let kernels = (0..module.functions.len()).filter(|&index| {
+        let function = &module.functions[index];
+        function.is_entry && !function.is_declaration
+    });
+    for index in kernels.collect::<Vec<_>>() {
+        let whole = calls::with_functions(Source { module: &*module, ops }, index, &forms);
+        match whole.and_then(|mut whole| align(&mut whole, module, ops, &forms).then_some(whole)) {
+            Some(whole) => module.functions[index] = whole,
+            None => {
+                let mut function = std::mem::take(&mut module.functions[index]);
+                align(&mut function, module, ops, &forms);
+                module.functions[index] = function;
             }
         }
-        if volatile {
-            volatile::align(function, ops, &accesses);
+    }
+    for index in 0..module.functions.len() {
+        if !(module.functions[index].is_entry || module.functions[index].is_declaration) {
+            let mut function = std::mem::take(&mut module.functions[index]);
+            volatile::align(&mut function, module, ops, &forms);
+            module.functions[index] = function;
         }
     }
+}
+
+/// Inserts them in a kernel. Whether there are any.
+fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
+    let (converging, yielding) = places(function, module, ops, forms);
+    let any = !(converging.is_empty() && yielding.is_empty());
+    if any {
+        wait_before(function, &converging, &yielding);
+    }
+    volatile::align(function, module, ops, forms) || any
 }
 
 /// Statements before which lanes wait for each other, and those before which a thread lets others go first. Mostly none.
 fn places(
     function: &Function,
+    module: &Module,
     ops: &[Op],
-    plain: &[Option<Access>],
-    accesses: &[Option<(Access, bool)>],
+    forms: &Forms,
 ) -> (BTreeSet<usize>, Vec<(usize, Option<Guard>)>) {
-    let count = exchange::Count::of(function, plain);
+    let count = exchange::Count::of(function, forms);
     let exchange = count.may_exchange(function);
-    let shared = |access: Access| {
-        let of = |i: &Instruction| accesses[i.form.0 as usize];
-        address::instructions(function).any(|(_, i)| of(i).is_some_and(|(a, _)| a == access))
-    };
-    let raises = || {
-        let raises = |i: &Instruction| matches!(ops[i.form.0 as usize], Op::Atom { shared: true, .. });
-        address::instructions(function).any(|(_, i)| raises(i))
-    };
-    let hasty = shared(Access::Load) && (shared(Access::Store) || raises());
+    let hasty = forms.may_change_shared(function, ops);
     let gathers = gather::gathers(function, ops);
     if !exchange && !hasty && !gathers {
         return (BTreeSet::new(), Vec::new());
     }
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops)).flatten();
+    let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
     let mut converging = match &mut addresses {
-        Some(addresses) if exchange => exchange::places(function, ops, plain, &flow, addresses),
+        Some(addresses) if exchange => exchange::places(function, ops, &accesses, &flow, addresses),
         _ => BTreeSet::new(),
     };
     if gathers && flow.blocks.len() <= exchange::BLOCKS {
@@ -150,7 +121,7 @@ fn places(
     }
     let mut yielding = Vec::new();
     if hasty {
-        let found = found::find(function, ops, accesses, &flow, addresses.as_mut());
+        let found = found::find(function, ops, &accesses, &flow, addresses.as_mut());
         if let Some(addresses) = &addresses {
             let waiting = ahead::places(function, ops, &flow, &found, addresses);
             yielding.extend(waiting.into_iter().map(|at| (at, None)));

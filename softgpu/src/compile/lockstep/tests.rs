@@ -368,11 +368,10 @@ fn what_each_lane_has_for_itself_is_not_waited_for() {
 
 #[test]
 fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
-    let mut changed: Vec<String> = waits(include_str!("../../../tests/device/abreast.ptx"))
-        .into_iter()
-        .filter_map(|(name, count)| (count > 0).then_some(name))
-        .collect();
-    changed.sort_unstable();
+    let changed = |text: &str| {
+        let changed = waits(text).into_iter().filter_map(|(name, count)| (count > 0).then_some(name));
+        changed.collect::<std::collections::BTreeSet<String>>().into_iter().collect::<Vec<_>>()
+    };
     let expected = [
         "butterfly",
         "cleared",
@@ -399,9 +398,94 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "walked",
         "windows",
     ];
-    assert_eq!(changed, expected);
+    assert_eq!(changed(include_str!("../../../tests/device/abreast.ptx")), expected);
+    // The same source, with its functions as they stand there. In one more its lanes wait until all are through with a loop.
+    let mut unoptimized = changed(include_str!("../../../tests/device/abreast_unoptimized.ptx"));
+    unoptimized.retain(|name| name != "wiped");
+    assert_eq!(unoptimized, expected);
     let others = waits(include_str!("../../../tests/device/kernels.ptx"));
     assert!(others.len() > 3 && others.iter().all(|(_, count)| *count == 0), "{others:?}");
+}
+
+/// How often lanes wait in a kernel that hands its pointer to the function `f`, which may be given with others; and how many calls it is left with.
+fn calling(functions: &str, between: &str) -> [usize; 2] {
+    let text = text_of(&format!(
+        "{{ .param .b64 p; st.param.b64 [p], %rd2; call f, (p); }} {between} st.global.u32 [%rd3], %r1;"
+    ));
+    let text = text.replacen(".visible", &format!("{functions}\n.visible"), 1);
+    [|op: &Op| matches!(op, Op::Converge), |op: &Op| matches!(op, Op::Call)]
+        .map(|asked| inserted(&text, asked)[0].1)
+}
+
+/// A function with a pointer `a` and a number `v`.
+fn function(name: &str, body: &str) -> String {
+    format!(
+        ".func {name}(.param .b64 p) {{ .reg .b64 a; .reg .b32 v; .reg .pred q; ld.param.u64 a, [p]; {body} ret; }}\n"
+    )
+}
+
+#[test]
+fn what_functions_do_counts_as_if_it_stood_in_the_kernel() {
+    let exchange = "mov.u32 v, %tid.x; st.u32 [a], v; ld.u32 v, [a+4];";
+    assert_eq!(calling(&function("f", exchange), ""), [1, 0]);
+    // Part of it.
+    let load = "ld.u32 %r3, [%rd2+4];";
+    assert_eq!(calling(&function("f", "st.u32 [a], 1;"), load), [1, 0]);
+    assert_eq!(calling(&function("f", "st.u32 [a], 1;"), "ld.u32 %r3, [%rd2];"), [0, 1], "the lane's own");
+    // By way of another one.
+    let pass = |to: &str| format!("{{ .param .b64 b; st.param.b64 [b], a; call {to}, (b); }}");
+    let two = function("g", exchange) + &function("f", &pass("g"));
+    assert_eq!(calling(&two, ""), [1, 0]);
+    // What has nothing to do with it, and is long, stays a function.
+    let long = ".func (.param .b32 r) h(.param .b32 x) { .reg .b32 v; ld.param.u32 v, [x]; ".to_owned()
+        + &"add.u32 v, v, 1;".repeat(80)
+        + "st.param.b32 [r], v; ret; }\n";
+    let both = long
+        + &function(
+            "f",
+            &format!("{{ .param .b32 x; .param .b32 r; st.param.b32 [x], 1; call (r), h, (x); }} {exchange}"),
+        );
+    assert_eq!(calling(&both, ""), [1, 1]);
+    // So does one that calls itself, and what would make the kernel too large.
+    let declared = ".func f(.param .b64 p);\n";
+    let recursive = declared.to_owned() + &function("f", &format!("{exchange} {}", pass("f")));
+    assert_eq!(calling(&recursive, ""), [0, 1]);
+    let large = function("f", &(exchange.to_owned() + &"add.u32 v, v, 1;".repeat(1 << 14)));
+    assert_eq!(calling(&large, ""), [0, 1]);
+}
+
+#[test]
+fn chains_of_functions_end_in_no_fault() {
+    let pass = |to: usize| format!("{{ .param .b64 b; st.param.b64 [b], a; call f{to}, (b); }}");
+    let exchange = "mov.u32 v, %tid.x; st.u32 [a], v; ld.u32 v, [a+4];";
+    let chain = |count: usize, each: usize| {
+        let mut text = function("f0", exchange);
+        (1..count).for_each(|n| text += &function(&format!("f{n}"), &pass(n - 1).repeat(each)));
+        text + &function("f", &pass(count - 1))
+    };
+    assert_eq!(calling(&chain(20, 1), ""), [1, 0]);
+    // Longer than functions are put into each other, and so many ways that all together would never end.
+    assert_eq!(calling(&chain(5000, 1), ""), [0, 1]);
+    assert_eq!(calling(&chain(40, 2), ""), [0, 1]);
+}
+
+#[test]
+fn elements_that_move_from_turn_to_turn_are_another_lanes_next() {
+    // Pairs of elements, which begin with an even one in one turn and with an odd one in the next.
+    let pairs = |distance: &str| {
+        kernel(&format!(
+            "mov.u32 %r4, 0; L: {distance} shl.b32 %r6, %r2, 1; add.s32 %r7, %r6, %r5; mul.wide.s32 %rd4, %r7, 4; add.s64 %rd5, %rd1, %rd4;
+             ld.global.u32 %r8, [%rd5+4]; st.global.u32 [%rd5], %r8; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, %r9; @%p2 bra L;"
+        ))
+    };
+    assert!(pairs("and.b32 %r5, %r4, 1;") > 0);
+    assert_eq!(pairs("mov.u32 %r5, 0;"), 0, "always the same pair");
+    assert_eq!(pairs("and.b32 %r10, %r4, 1; shl.b32 %r5, %r10, 7;"), 0, "one buffer or the other");
+    // Behind a loop that ends where it begins, what was stored in it.
+    let cleared = "mov.u32 %r4, %r1; H: setp.ge.s32 %p2, %r4, %r9; @%p2 bra E; mul.wide.s32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+        st.global.u32 [%rd5], 0; add.s32 %r4, %r4, 32; bra H; E: ld.global.u32 %r5, [%rd3]; mul.wide.s32 %rd6, %r5, 4;
+        add.s64 %rd7, %rd1, %rd6; red.global.add.u32 [%rd7], 1;";
+    assert_eq!(kernel(cleared), 1);
 }
 
 #[test]

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::super::flow::{Flow, instructions};
+use super::super::flow::{Block, Flow};
 use super::super::op::Op;
 use super::super::unit::synthetic;
+use super::accesses::{Access, Accesses, Forms};
 use super::address::Addresses;
 use super::exchange::BLOCKS;
 use super::ways::{Ways, begins};
-use super::{Access, wait_before, waiting};
-use rgpu_image::ptx::ast::{Function, Instruction, Statement};
+use super::{wait_before, waiting};
+use rgpu_image::ptx::ast::{Function, Instruction, Module, Statement};
 
 /// What the lanes have done since they were last abreast.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,41 +24,60 @@ enum Since {
 }
 
 /// Lets lanes wait for each other before volatile accesses to the block's memory, and where ways meet on which some of them do.
-pub(super) fn align(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) {
-    if before_accesses(function, ops, accesses) {
-        let places = where_lanes_meet(function, ops, accesses);
+/// Whether there are any such accesses.
+pub(super) fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
+    if !forms.volatile {
+        return false;
+    }
+    let found = volatile(function, module, ops, forms);
+    before_accesses(function, ops, &found) && {
+        // Those places have moved the statements.
+        let found = volatile(function, module, ops, forms);
+        let places = where_lanes_meet(function, ops, &found);
         wait_before(function, &places, &[]);
+        true
     }
 }
 
+/// The volatile accesses to the block's memory, by statement.
+fn volatile(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Vec<Option<Access>> {
+    let known = function.is_entry && forms.has_generic_volatile(function);
+    let mut addresses = known.then(|| Addresses::new(function, ops)).flatten();
+    let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
+    let access = |(at, statement): (usize, &Statement)| match statement {
+        Statement::Instruction(i) => {
+            accesses.shared(at, i).filter(|(_, volatile)| *volatile).map(|(access, _)| access)
+        }
+        Statement::Label(_) => None,
+    };
+    function.body.iter().enumerate().map(access).collect()
+}
+
 /// Puts waiting in front of volatile accesses to the block's memory. Whether there are any.
-fn before_accesses(function: &mut Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> bool {
+fn before_accesses(function: &mut Function, ops: &[Op], volatile: &[Option<Access>]) -> bool {
     let mut since = if function.is_entry { Since::Nothing } else { Since::Anything };
     let mut waits = false;
     let mut body = Vec::with_capacity(function.body.len());
-    for statement in std::mem::take(&mut function.body) {
+    for (statement, volatile) in std::mem::take(&mut function.body).into_iter().zip(volatile) {
         match &statement {
             Statement::Label(_) => since = Since::Anything,
-            Statement::Instruction(instruction) => {
-                let form = instruction.form.0 as usize;
-                match accesses[form] {
-                    Some((access, true)) => {
-                        let first = since == Since::Nothing;
-                        let reads = access == Access::Load && since == Since::Loads;
-                        if !first && !reads {
-                            waits = true;
-                            body.push(Statement::Instruction(waiting(synthetic::CONVERGE, instruction.line)));
-                        }
-                        since = if access == Access::Load { Since::Loads } else { Since::Anything };
+            Statement::Instruction(instruction) => match volatile {
+                Some(access) => {
+                    let first = since == Since::Nothing;
+                    let reads = *access == Access::Load && since == Since::Loads;
+                    if !first && !reads {
+                        waits = true;
+                        body.push(Statement::Instruction(waiting(synthetic::CONVERGE, instruction.line)));
                     }
-                    _ => match &ops[form] {
-                        Op::Call => since = Since::Anything,
-                        Op::Yield => {}
-                        op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
-                        _ => {}
-                    },
+                    since = if *access == Access::Load { Since::Loads } else { Since::Anything };
                 }
-            }
+                None => match &ops[instruction.form.0 as usize] {
+                    Op::Call => since = Since::Anything,
+                    Op::Yield => {}
+                    op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
+                    _ => {}
+                },
+            },
         }
         body.push(statement);
     }
@@ -67,7 +87,7 @@ fn before_accesses(function: &mut Function, ops: &[Op], accesses: &[Option<(Acce
 
 /// Statements before which lanes wait for those that have gone another way and come to such an access on it, before they come to the next one
 /// themselves. So does the first lane that takes the sum of a row before the others go on to the next row.
-fn where_lanes_meet(function: &Function, ops: &[Op], accesses: &[Option<(Access, bool)>]) -> BTreeSet<usize> {
+fn where_lanes_meet(function: &Function, ops: &[Op], volatile: &[Option<Access>]) -> BTreeSet<usize> {
     let flow = Flow::new(function, ops);
     let mut places = BTreeSet::new();
     if flow.blocks.len() > BLOCKS {
@@ -77,8 +97,11 @@ fn where_lanes_meet(function: &Function, ops: &[Op], accesses: &[Option<(Access,
     let addresses = if function.is_entry { Addresses::new(function, ops) } else { None };
     let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
     let ways = Ways::new(function, &flow, divides);
-    let what = |i: &Instruction| What::of(i, &ops[i.form.0 as usize], accesses[i.form.0 as usize]);
-    let of_block = |block| instructions(function, block).filter_map(what).collect();
+    let what = |at: usize| match &function.body[at] {
+        Statement::Instruction(i) => What::of(i, &ops[i.form.0 as usize], volatile[at].is_some()),
+        Statement::Label(_) => None,
+    };
+    let of_block = |block: &Block| (block.first..block.end).filter_map(what).collect();
     let whats: Vec<Vec<What>> = flow.blocks.iter().map(of_block).collect();
     for &(branch, meet) in &ways.branches {
         let Some(meet) = meet else { continue };
@@ -101,8 +124,8 @@ enum What {
 }
 
 impl What {
-    fn of(instruction: &Instruction, op: &Op, access: Option<(Access, bool)>) -> Option<Self> {
-        if matches!(access, Some((_, true))) || matches!(op, Op::Call) {
+    fn of(instruction: &Instruction, op: &Op, volatile: bool) -> Option<Self> {
+        if volatile || matches!(op, Op::Call) {
             return Some(Self::Access);
         }
         let orders = op.is_cut() && instruction.guard.is_none() && !matches!(op, Op::Yield | Op::Converge);

@@ -1,0 +1,172 @@
+//! Which instructions access memory that lanes share, and what memory that is.
+
+use std::collections::BTreeSet;
+
+use super::super::op::{MemoryTarget, Op};
+use super::super::opcode::{Form, Opcode, Semantics};
+use super::super::unit::synthetic;
+use super::accessed;
+use super::address::{self, Addresses};
+use rgpu_image::ptx::ast::{Function, Instruction, Module, Space, Symbol};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Load,
+    Store,
+    /// Both at once.
+    Atomic,
+}
+
+/// What each form of an instruction does, as far as the text of the form says it.
+pub(super) struct Forms {
+    /// Loads and stores of shared memory, and whether they are volatile.
+    shared: Vec<Option<(Access, bool)>>,
+    /// The same of memory of which the text does not say where it is.
+    generic: Vec<Option<(Access, bool)>>,
+    plain: Vec<Option<Access>>,
+    /// Whether there are any volatile accesses to what is shared memory, or may be.
+    pub(super) volatile: bool,
+}
+
+impl Forms {
+    /// Looks at a module's own forms.
+    pub(super) fn new(forms: &[Form]) -> Self {
+        let synthetic = synthetic::COUNT as usize;
+        let access = |is: fn(&Form) -> bool| -> Vec<Option<(Access, bool)>> {
+            let forms = forms.iter().map(|form| access(form).filter(|_| is(form)));
+            std::iter::repeat_n(None, synthetic).chain(forms).collect()
+        };
+        let shared = access(|form| matches!(form.space(), Some(Space::Shared | Space::SharedCta)));
+        let generic = access(|form| form.spaces.is_empty());
+        let plain = std::iter::repeat_n(None, synthetic).chain(forms.iter().map(plain)).collect();
+        let volatile = shared.iter().chain(&generic).flatten().any(|&(_, volatile)| volatile);
+        Self { shared, generic, plain, volatile }
+    }
+
+    /// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses to memory
+    /// other than the block's, and by relaxed stores; or an atomic operation.
+    pub(super) fn plain(&self, instruction: &Instruction) -> Option<Access> {
+        self.plain[instruction.form.0 as usize]
+    }
+
+    /// Whether an instruction accesses memory that lanes share, or may.
+    pub(super) fn accesses(&self, instruction: &Instruction) -> bool {
+        let form = instruction.form.0 as usize;
+        self.plain[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some()
+    }
+
+    /// Whether a function has volatile accesses of which the text does not say to what memory.
+    pub(super) fn has_generic_volatile(&self, function: &Function) -> bool {
+        let is = |i: &Instruction| matches!(self.generic[i.form.0 as usize], Some((_, true)));
+        address::instructions(function).any(|(_, instruction)| is(instruction))
+    }
+
+    /// Whether a function may read the block's memory and write it.
+    pub(super) fn may_change_shared(&self, function: &Function, ops: &[Op]) -> bool {
+        let any = |is: &dyn Fn(&Instruction) -> bool| address::instructions(function).any(|(_, i)| is(i));
+        let does = |asked: Access| {
+            move |i: &Instruction| {
+                let form = i.form.0 as usize;
+                self.shared[form].or(self.generic[form]).is_some_and(|(access, _)| access == asked)
+            }
+        };
+        let raises = |i: &Instruction| matches!(ops[i.form.0 as usize], Op::Atom { shared: true, .. });
+        any(&does(Access::Load)) && (any(&does(Access::Store)) || any(&raises))
+    }
+}
+
+/// A load or a store, and whether it is volatile.
+fn access(form: &Form) -> Option<(Access, bool)> {
+    let access = match form.opcode {
+        Opcode::Ld => Some(Access::Load),
+        Opcode::St => Some(Access::Store),
+        _ => None,
+    };
+    access.map(|access| (access, form.semantics == Some(Semantics::Volatile)))
+}
+
+/// See [`Forms::plain`].
+fn plain(form: &Form) -> Option<Access> {
+    let global = match form.spaces[..] {
+        [] | [Space::Global] => true,
+        [Space::Shared | Space::SharedCta] => false,
+        _ => return None,
+    };
+    let access = match form.opcode {
+        Opcode::Ld => Access::Load,
+        Opcode::St => Access::Store,
+        Opcode::Atom | Opcode::Red => return Some(Access::Atomic),
+        _ => return None,
+    };
+    let ordinary = match form.semantics {
+        None | Some(Semantics::Weak) => true,
+        Some(Semantics::Volatile) => global,
+        Some(Semantics::Relaxed) => access == Access::Store,
+        _ => false,
+    };
+    (ordinary && !form.nc).then_some(access)
+}
+
+/// What the instructions of a function access.
+pub(super) struct Accesses<'a> {
+    forms: &'a Forms,
+    /// Statements that access the block's memory though the text does not say so.
+    shared: BTreeSet<usize>,
+}
+
+impl<'a> Accesses<'a> {
+    /// Finds what leads to the block's memory, if it is known what addresses are made of.
+    pub(super) fn new(
+        function: &Function,
+        module: &Module,
+        ops: &[Op],
+        forms: &'a Forms,
+        addresses: Option<&mut Addresses>,
+    ) -> Self {
+        let is_shared = |symbol: Symbol| {
+            let variable = match symbol {
+                Symbol::Local(id) => function.variables.get(id.0 as usize),
+                Symbol::Global(id) => module.variables.get(id.0 as usize),
+                _ => None,
+            };
+            variable.is_some_and(|variable| matches!(variable.space, Space::Shared | Space::SharedCta))
+        };
+        let mut shared = BTreeSet::new();
+        if let Some(addresses) = addresses {
+            for (at, instruction) in address::instructions(function) {
+                let op = &ops[instruction.form.0 as usize];
+                let generic = match op {
+                    Op::Atom { shared, .. } => !shared,
+                    _ => forms.generic[instruction.form.0 as usize].is_some(),
+                };
+                if generic
+                    && let Some((operand, _)) = accessed(instruction, op)
+                    && let Some(address) = addresses.address(operand)
+                    && addresses.symbol_of(&address).is_some_and(is_shared)
+                {
+                    shared.insert(at);
+                }
+            }
+        }
+        Self { forms, shared }
+    }
+
+    /// A load or store of the block's memory, and whether it is a volatile one.
+    pub(super) fn shared(&self, at: usize, instruction: &Instruction) -> Option<(Access, bool)> {
+        let form = instruction.form.0 as usize;
+        self.forms.shared[form].or_else(|| self.forms.generic[form].filter(|_| self.shared.contains(&at)))
+    }
+
+    /// Whether a statement accesses the block's memory.
+    pub(super) fn is_shared(&self, at: usize, op: &Op) -> bool {
+        let said = matches!(op, Op::Atom { shared: true, .. })
+            || matches!(op, Op::Ld { place, .. } | Op::St { place, .. } if *place == MemoryTarget::Shared);
+        said || self.shared.contains(&at)
+    }
+
+    /// As [`Forms::plain`], for a statement.
+    pub(super) fn plain(&self, at: usize, instruction: &Instruction) -> Option<Access> {
+        let volatile = || matches!(self.shared(at, instruction), Some((_, true)));
+        self.forms.plain(instruction).filter(|_| !volatile())
+    }
+}
