@@ -278,7 +278,8 @@ fn rename(instruction: &Instruction, names: &Renaming) -> Instruction {
     }
 }
 
-fn branch(to: LabelId, guard: Option<Guard>, line: u32) -> Statement {
+/// A branch that a pass over a body adds.
+pub(super) fn branch(to: LabelId, guard: Option<Guard>, line: u32) -> Statement {
     Statement::Instruction(Instruction {
         form: FormId(synthetic::BRANCH),
         line,

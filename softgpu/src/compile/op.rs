@@ -11,7 +11,7 @@ use rgpu_device::tensor_map::Field;
 use rgpu_image::ptx::ast::Type;
 
 /// Integer operations with two sources and a result of the same type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum IntOp {
     Add,
     Sub,

@@ -1,5 +1,6 @@
 // Programs of single warps that count on their lanes going abreast: none of them has a barrier, as CUDA has wanted since Volta.
 // abreast.ptx is made of this file: nvcc -ptx -arch=compute_80 abreast.cu
+// and abreast_unoptimized.ptx, too: nvcc -ptx -arch=compute_80 -Xcicc -O0 abreast.cu -o abreast_unoptimized.ptx
 
 #define KERNEL extern "C" __global__ void
 
@@ -434,4 +435,97 @@ KERNEL fetched(int* data, int* table, int rounds) {
     }
     __syncthreads();
     data[i] = own[lane()];
+}
+
+// All lanes set their warp's number, then add to it or take the largest, and the first lane, or the one that came first, or all load the result.
+KERNEL summed(int* data, int* global, int how) {
+    __shared__ int s[4];
+    int i = blockIdx.x * blockDim.x + threadIdx.x, warp = threadIdx.x >> 5, value = data[i];
+    if (how == 0) {
+        s[warp] = 5;
+        atomicAdd(&s[warp], value);
+        if (lane() == 0) data[i] = s[warp];
+    } else if (how == 1) {
+        s[warp] = 0;
+        int before = atomicAdd(&s[warp], (value & 1023) + 1);
+        data[i] = before == 0 ? s[warp] : -1;
+    } else if (how == 2) {
+        s[warp] = -5000;
+        if (value & 1) atomicMax(&s[warp], value);
+        data[i] = *(volatile int*)&s[warp];
+    } else {
+        atomicAdd(&global[i >> 5], value);
+        __threadfence();
+        if (lane() == 0) data[i] = ((volatile int*)global)[i >> 5];
+    }
+}
+
+// The lane whose number is a given one tells all others, by a place that the warp has for it.
+KERNEL announced(int* data, int wanted) {
+    __shared__ int s[4];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (data[i] == wanted) s[threadIdx.x >> 5] = i;
+    __threadfence_block();
+    data[i] = s[threadIdx.x >> 5];
+}
+
+// A warp takes 32 elements a time from its pool, which the first lane fills anew, until there are no more.
+KERNEL pool(int* data, int* global, int n) {
+    __shared__ volatile int next, count;
+    next = 0;
+    count = 0;
+    do {
+        if (lane() == 0 && count <= 0) {
+            next = atomicAdd(global, 96);
+            count = 96;
+        }
+        int i = next + lane();
+        if (i >= n) break;
+        if (lane() == 0) {
+            next += 32;
+            count -= 32;
+        }
+        data[i] += 1;
+    } while (data);
+}
+
+// A warp walks a tree, with a stack on which the first lane puts nodes, and from which it takes them elsewhere.
+KERNEL packet(int* data, int inner) {
+    __shared__ volatile int stack[32];
+    __shared__ volatile int top;
+    int node = 0, steps = 0;
+    top = -1;
+    while (true) {
+        steps++;
+        if (node < inner) {
+            int left = 2 * node + 1;
+            if (lane() == 0) {
+                top++;
+                stack[top] = left + 1;
+            }
+            node = left;
+        } else {
+            data[(node - inner) * 32 + lane()] += 1;
+            if (top < 0) break;
+            node = stack[top];
+            if (lane() == 0) top--;
+        }
+    }
+    data[(inner + 1) * 32 + lane()] = steps;
+}
+
+// Two lanes count at two places of a loop that is left between them.
+KERNEL rounds(int* data, int last) {
+    __shared__ volatile int first, second;
+    int count = 0;
+    first = 0;
+    second = 0;
+    while (true) {
+        if (lane() == 0) first++;
+        int now = first;
+        if (now > last) break;
+        if (lane() == 31) second++;
+        count++;
+    }
+    data[lane()] = count;
 }

@@ -326,6 +326,50 @@ fn all_lanes_have_fetched_elements_before_one_stores_its_own() {
 }
 
 #[test]
+fn all_lanes_have_added_before_one_of_them_looks() {
+    let warps = Warps::new();
+    let data = numbers(256);
+    for how in 0..4 {
+        warps.rig.write(warps.array(1), &[0; 8]);
+        let expected = by_warp(&data, 32, |warp| {
+            let sum = warp.iter().sum::<i32>();
+            match how {
+                0 => warp[0] = sum + 5,
+                1 => {
+                    let sum = warp.iter().map(|value| (value & 1023) + 1).sum::<i32>();
+                    warp.fill(-1);
+                    // The lanes come in their order.
+                    warp[0] = sum;
+                }
+                2 => {
+                    let most = warp.iter().copied().filter(|value| value & 1 != 0).max();
+                    warp.fill(most.unwrap_or(-5000));
+                }
+                _ => warp[0] = sum,
+            }
+        });
+        assert_eq!(warps.run("summed", &data, 128, 256, &[warps.array(1)], how), expected, "{how}");
+    }
+    let mut data = vec![7; 128];
+    let told = [3, 45, 64, 127];
+    told.iter().for_each(|&thread: &usize| data[thread] = 19);
+    let expected: Vec<i32> = (0..128).map(|thread| told[thread / 32] as i32).collect();
+    assert_eq!(warps.run("announced", &data, 128, 128, &[], 19), expected);
+}
+
+#[test]
+fn lanes_meet_in_loops_that_begin_in_their_middle() {
+    let warps = Warps::new();
+    warps.rig.write(warps.array(1), &[0]);
+    let taken = |count: usize| vec![1; count].into_iter().chain(vec![0; 1024 - count]).collect::<Vec<i32>>();
+    assert_eq!(warps.run("rounds", &[0; 32], 32, 32, &[], 9), vec![9; 32]);
+    assert_eq!(warps.run("pool", &[0; 1024], 32, 32, &[warps.array(1)], 1000), taken(1000));
+    let mut walked = vec![1; 32 * 32];
+    walked.extend([63; 32]);
+    assert_eq!(warps.run("packet", &[0; 33 * 32], 32, 32, &[], 31), walked);
+}
+
+#[test]
 fn neighbours_change_places_until_all_are_in_order() {
     let warps = Warps::new();
     for (block, threads) in [(32, 32), (64, 128)] {

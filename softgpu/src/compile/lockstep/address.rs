@@ -69,7 +69,7 @@ impl Term {
 }
 
 /// A sum of terms with factors, in the order of the terms, and a constant.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Linear {
     pub terms: Vec<(u32, i64)>,
     pub constant: i64,
@@ -132,7 +132,7 @@ impl Linear {
 }
 
 /// What makes two terms the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Lane,
     Special(Special),
@@ -146,6 +146,8 @@ enum Key {
     Rest(u32),
     /// A part of what an instruction computes.
     Part(usize),
+    /// What an operation makes of two sums, wherever it stands.
+    Result(IntOp, Linear, Linear),
 }
 
 /// The values of a kernel's registers as sums.
@@ -174,6 +176,9 @@ pub(super) struct Addresses<'a> {
     /// The registers that stand for local variables.
     passed: Vec<Option<u32>>,
 }
+
+/// Lanes may have different values in any bit.
+const MANY: u32 = 64;
 
 /// The number of the term that is the lane's.
 pub(super) const LANE: u32 = 0;
@@ -277,6 +282,8 @@ impl<'a> Addresses<'a> {
     fn spread(&mut self, vars: &Vars) -> Option<()> {
         // Registers whose values do not go up with the lanes from a multiple of a warp's.
         let mut moved = vec![false; self.by_lane.len()];
+        // In how many low bits lanes have different values.
+        let mut low_bits = vec![0; self.by_lane.len()];
         for _ in 0..PASSES {
             let mut changed = false;
             for (_, instruction) in instructions(self.function) {
@@ -284,11 +291,13 @@ impl<'a> Addresses<'a> {
                 let (mut lane, mut varying) = (names_lane(&instruction.operands), false);
                 let mut thread = names_thread(&instruction.operands);
                 let mut moves = self.moves_lanes(instruction, op);
+                let mut bits = bits_of_lane(&instruction.operands);
                 let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
                     || matches!(op, Op::Atom { .. } | Op::Call);
                 visit(instruction, op, vars, &mut |register, access| {
                     if access == Access::Use {
                         lane |= self.by_lane[register as usize];
+                        bits = bits.max(low_bits[register as usize]);
                         thread |= self.by_thread[register as usize];
                         varying |= self.varying[register as usize];
                         moves |= moved[register as usize];
@@ -304,13 +313,16 @@ impl<'a> Addresses<'a> {
                     Op::Vote { .. } | Op::ActiveMask | Op::Redux { .. } | Op::Bar { .. } => false,
                     Op::Shfl { mode: ShuffleMode::Index, .. } => self.is_by_lane(instruction, 2),
                     Op::Int { op: IntOp::Shr, .. } => {
-                        lane && (moves || !matches!(int(instruction, 2), Some(5..)))
+                        let all = i64::from(if bits > 32 { 5 } else { bits });
+                        lane && (moves || int(instruction, 2).is_none_or(|by| by < all))
                     }
                     Op::Int { op: IntOp::And, .. } => {
-                        lane && (moves || !int(instruction, 2).is_some_and(is_high_mask))
+                        let kept = |mask: i64| mask & ((1 << if bits > 32 { 5 } else { bits }) - 1);
+                        lane && (moves || int(instruction, 2).is_none_or(|mask| kept(mask) != 0))
                     }
                     _ => lane,
                 };
+                let bits = if moves { MANY } else { self.bits_of_result(instruction, op, bits) };
                 if !(lane || thread || varying || data) {
                     continue;
                 }
@@ -324,6 +336,10 @@ impl<'a> Addresses<'a> {
                             &mut self.of_data,
                             &mut moved,
                         ];
+                        let known = &mut low_bits[register as usize];
+                        if lane && bits > *known {
+                            (*known, changed) = (bits, true);
+                        }
                         for (fact, now) in facts.into_iter().zip([lane, thread, varying, data, moves]) {
                             changed |= now && !fact[register as usize];
                             fact[register as usize] |= now;
@@ -336,6 +352,26 @@ impl<'a> Addresses<'a> {
             }
         }
         None
+    }
+
+    /// In how many of its low bits lanes may have different results, where they do so in as many bits of what goes into it.
+    fn bits_of_result(&self, instruction: &Instruction, op: &Op, bits: u32) -> u32 {
+        let shift = || int(instruction, 2).and_then(|by| u32::try_from(by).ok());
+        match op {
+            _ if bits > 32 => MANY,
+            Op::Mov { .. } | Op::Cvt { .. } | Op::Cvta { .. } | Op::Int { op: IntOp::And, .. } => bits,
+            Op::Ld { place: MemoryTarget::Param, .. } | Op::St { place: MemoryTarget::Param, .. } => bits,
+            Op::Int { op: IntOp::Shr, .. } => shift().map_or(MANY, |by| bits.saturating_sub(by)),
+            Op::Int { op: IntOp::Shl, .. } => shift().map_or(MANY, |by| bits.saturating_add(by)),
+            // The numbers of a warp's threads begin with a multiple of its size.
+            Op::Int { op: IntOp::Add, .. } if bits == 5 => bits,
+            Op::IntTernary { op: IntTernary::MadLo, .. }
+                if bits == 5 && !self.is_by_lane(instruction, 1) && !self.is_by_lane(instruction, 2) =>
+            {
+                bits
+            }
+            _ => MANY,
+        }
     }
 
     /// Whether lanes may have different values of an operand.
@@ -399,7 +435,8 @@ impl<'a> Addresses<'a> {
                 Some(sum) if sum.terms.len() <= TERMS => sum,
                 _ => {
                     let kind = self.kind_of_result(at as usize, register);
-                    self.opaque(Key::Value(register), kind, register)
+                    let key = self.result(at as usize, depth - 1).unwrap_or(Key::Value(register));
+                    self.opaque(key, kind, register)
                 }
             },
             [at] => {
@@ -411,6 +448,16 @@ impl<'a> Addresses<'a> {
         };
         self.values[register as usize] = Some(value.clone());
         value
+    }
+
+    /// What makes the result of an operation on two numbers the same as that of another one.
+    fn result(&mut self, at: usize, depth: u32) -> Option<Key> {
+        let function = self.function;
+        let Statement::Instruction(instruction) = &function.body[at] else { return None };
+        let Op::Int { op, .. } = self.ops[instruction.form.0 as usize] else { return None };
+        let a = self.operand(instruction.operands.get(1)?, depth)?;
+        let b = self.operand(instruction.operands.get(2)?, depth)?;
+        (a.terms.len() + b.terms.len() <= TERMS).then_some(Key::Result(op, a, b))
     }
 
     /// What is known of a value that cannot be taken apart.
@@ -475,7 +522,7 @@ impl<'a> Addresses<'a> {
                     (IntOp::Shr, Some(by @ 0..31)) if a.terms.is_empty() => {
                         Some(Linear::constant(a.constant >> by))
                     }
-                    (IntOp::Shr, Some(3..31)) => self.shifted(at, a),
+                    (IntOp::Shr, Some(3..31)) => self.shifted(at, a, b),
                     (IntOp::Sub, _) => Some(a.minus(&b)),
                     (IntOp::MulLo | IntOp::Mul24Lo, _) => product(&a, &b),
                     (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
@@ -510,7 +557,7 @@ impl<'a> Addresses<'a> {
                     let (by_turn, of_data) = (any(|t| t.by_turn), any(|t| t.of_data));
                     let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
                     let term = Term { kind: Kind::Product, by_lane, by_thread, by_turn, of_data };
-                    Linear::of(self.term(Key::Part(at), term))
+                    Linear::of(self.term(Key::Result(IntOp::MulLo, a.clone(), b.clone()), term))
                 });
                 Some(product.plus(&c))
             }
@@ -519,11 +566,11 @@ impl<'a> Addresses<'a> {
     }
 
     /// What is left of a sum without its low bits, as a term that is known to come from it.
-    fn shifted(&mut self, at: usize, sum: Linear) -> Option<Linear> {
+    fn shifted(&mut self, at: usize, sum: Linear, by: Linear) -> Option<Linear> {
         let Statement::Instruction(instruction) = &self.function.body[at] else { return None };
         let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
         let kind = self.kind_of_result(at, register.0);
-        let term = self.opaque(Key::Part(at), kind, register.0);
+        let term = self.opaque(Key::Result(IntOp::Shr, sum.clone(), by), kind, register.0);
         self.shifted.insert(term.terms[0].0, sum);
         Some(term)
     }
@@ -669,6 +716,18 @@ pub(super) fn names_lane(operands: &[Operand]) -> bool {
             )
         )
     })
+}
+
+/// In how many of its low bits an operand that is a special register differs among the lanes of a warp.
+fn bits_of_lane(operands: &[Operand]) -> u32 {
+    let number = operands.iter().any(|o| matches!(o, Operand::Special(Special::TidX | Special::LaneId)));
+    if number {
+        5
+    } else if names_lane(operands) {
+        MANY
+    } else {
+        0
+    }
 }
 
 /// Whether an operand is a special register that differs among the threads of a block.

@@ -14,6 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
+use super::super::opcode::Combine;
 use super::accessed;
 use super::accesses::{Access, Accesses, Forms};
 use super::address::{self, Addresses, Kind, LANE, Linear, Term};
@@ -35,10 +36,25 @@ struct Candidate {
     access: Access,
     /// Whether the text says that it is the block's memory.
     shared: bool,
+    /// Whether it adds to what is there, or combines it otherwise: not what takes a lock or gives it back.
+    combines: bool,
     /// How many conditions that may divide a warp it depends on.
     conditions: u32,
     bytes: i64,
     address: Linear,
+}
+
+impl Candidate {
+    /// Whether it is of the memory of which the other one is.
+    fn is_where(&self, other: &Candidate) -> bool {
+        let apart = self.address.minus(&other.address);
+        apart.terms.is_empty() && -other.bytes < apart.constant && apart.constant < self.bytes
+    }
+
+    /// Whether all lanes of a warp name one place.
+    fn is_one_place(&self, addresses: &Addresses) -> bool {
+        !self.address.terms.iter().any(|&(term, _)| addresses.kind(term).by_lane)
+    }
 }
 
 /// Whether what is accessed first and what is accessed then may be the same memory in different lanes, by intention.
@@ -125,7 +141,8 @@ fn collect(
             let Some(address) = addresses.address(operand) else { continue };
             let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
             let conditions = conditions[block] + u32::from(guarded);
-            accesses.push(Candidate { at, block, access, shared, conditions, bytes, address });
+            let combines = matches!(op, Op::Atom { op, .. } if !matches!(op, Combine::Cas | Combine::Exch));
+            accesses.push(Candidate { at, block, access, shared, combines, conditions, bytes, address });
         }
     }
     accesses
@@ -244,7 +261,7 @@ fn shifts(first: &Candidate, second: &Candidate, addresses: &Addresses) -> impl 
 /// Where lanes may exchange values, by the numbers of the accesses.
 #[derive(PartialEq, Eq, Default)]
 struct Exchanged {
-    /// A store, and a load or an atomic operation that may find what another lane has stored.
+    /// A store or an atomic operation, and a load or an atomic operation that may find what another lane has stored or added.
     pairs: Vec<(usize, usize)>,
     /// Stores and atomic operations that may take away what another lane is to load before.
     overtaking: BTreeSet<usize>,
@@ -287,6 +304,9 @@ fn exchanged(
             if conflict == Conflict::Always || conflict == Conflict::SameTurn && meant() {
                 pairs.push((s, n, conflict));
             }
+            if is_set(store, access, addresses) {
+                pairs.push((s, n, Conflict::Always));
+            }
             // In the block's memory no lane shifts elements for itself alone, or puts them where data tell, or fetches them from there.
             if access.shared && store.shared && access.access == Access::Load {
                 if is_of_neighbour(access, store, addresses) {
@@ -298,6 +318,11 @@ fn exchanged(
                     pairs.extend([(n, s, Conflict::SameTurn), (s, n, Conflict::Always)]);
                 }
             }
+        }
+        // What is there when all lanes have added to it.
+        if access.access == Access::Load {
+            let sums = accesses.iter().enumerate().filter(|(_, sum)| is_sum(sum, access, addresses));
+            pairs.extend(sums.map(|(a, _)| (a, n, Conflict::SameTurn)));
         }
         // A number that all lanes look at before some of them raise it.
         if access.access == Access::Atomic && access.shared {
@@ -356,6 +381,20 @@ fn is_one_of_many(all: &Candidate, one: &Candidate, addresses: &Addresses) -> bo
         && one.address.factor(LANE) == 0
         && !one.address.terms.iter().any(|t| term(t).by_lane)
         && all.address.terms.iter().any(|t| turns(&t))
+}
+
+/// Whether all lanes set one number, and then add to it, or some of them do.
+fn is_set(store: &Candidate, sum: &Candidate, addresses: &Addresses) -> bool {
+    sum.combines && store.shared && store.is_where(sum) && store.is_one_place(addresses)
+}
+
+/// Whether lanes add to what is loaded then. In memory of all blocks one that waits for other blocks may do both.
+fn is_sum(sum: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
+    sum.combines
+        && sum.shared == load.shared
+        && sum.is_where(load)
+        && (sum.shared
+            || sum.is_one_place(addresses) && (sum.conditions == 0 || load.conditions < sum.conditions))
 }
 
 /// Whether a lane loads just what a neighbour's store is for.
@@ -459,7 +498,8 @@ impl<'a> Reaching<'a> {
         let mut this = Self { accesses, first, orders, words, before };
         let mut own = vec![0u64; words * successors.len()];
         for (bit, access) in first.iter().map(|s| &accesses[*s]).enumerate() {
-            if last[access.block].is_none_or(|last| access.at > last) {
+            // An atomic operation gives an order itself.
+            if last[access.block].is_none_or(|last| access.at >= last) {
                 own[access.block * words + bit / 64] |= 1 << (bit % 64);
             }
         }
@@ -484,7 +524,7 @@ impl<'a> Reaching<'a> {
     fn reaches(&self, first: usize, then: &Candidate) -> bool {
         let from = &self.accesses[first];
         let last = self.orders[then.at];
-        if from.block == then.block && from.at < then.at && last.is_none_or(|last| from.at > last) {
+        if from.block == then.block && from.at < then.at && last.is_none_or(|last| from.at >= last) {
             return true;
         }
         let Ok(bit) = self.first.binary_search(&first) else { return false };
@@ -527,8 +567,10 @@ impl Alignment<'_> {
             })
             .map(|load| load.at)
             .collect();
+        let sums = pairs.iter().filter(|pair| self.accesses[pair.0].access == Access::Atomic);
+        let sums: BTreeSet<usize> = sums.map(|pair| at(pair.0)).collect();
         self.after_loads(&stores, &read, &mut places);
-        self.before_loads(&stores, &reading, &mut places);
+        self.before_loads(&stores, &sums, &reading, &mut places);
         self.where_lanes_meet(&mut places);
         places
     }
@@ -575,8 +617,14 @@ impl Alignment<'_> {
         }
     }
 
-    /// All lanes have stored before one of them reads.
-    fn before_loads(&self, stores: &BTreeSet<usize>, loads: &BTreeSet<usize>, places: &mut BTreeSet<usize>) {
+    /// All lanes have stored, or added to sums, before one of them reads.
+    fn before_loads(
+        &self,
+        stores: &BTreeSet<usize>,
+        sums: &BTreeSet<usize>,
+        loads: &BTreeSet<usize>,
+        places: &mut BTreeSet<usize>,
+    ) {
         let blocks = &self.flow.blocks;
         let mut stored = vec![false; blocks.len()];
         let mut changed = true;
@@ -593,7 +641,7 @@ impl Alignment<'_> {
                         found.push(at);
                         now = false;
                     }
-                    now = (now || stores.contains(&at)) && !self.orders(at);
+                    now = (now || stores.contains(&at)) && !self.orders(at) || sums.contains(&at);
                 }
                 now &= !places.contains(&block.end);
                 for &next in &block.successors {

@@ -16,7 +16,7 @@
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
-//! What a kernel's functions do counts as if they stood in it ([`calls`]).
+//! What a kernel's functions do counts as if they stood in it ([`calls`]). Where lanes wait, the text is put in an order in which they meet ([`order`]).
 
 mod accesses;
 mod address;
@@ -26,6 +26,7 @@ mod exchange;
 mod found;
 mod gather;
 mod hasty;
+mod order;
 mod single;
 #[cfg(test)]
 mod tests;
@@ -77,7 +78,9 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
     for index in 0..module.functions.len() {
         if !(module.functions[index].is_entry || module.functions[index].is_declaration) {
             let mut function = std::mem::take(&mut module.functions[index]);
-            volatile::align(&mut function, module, ops, &forms);
+            if volatile::align(&mut function, module, ops, &forms) {
+                order::arrange(&mut function, ops);
+            }
             module.functions[index] = function;
         }
     }
@@ -85,27 +88,44 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
 
 /// Inserts them in a kernel. Whether there are any.
 fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
-    let (converging, yielding) = places(function, module, ops, forms);
-    let any = !(converging.is_empty() && yielding.is_empty());
-    if any {
-        wait_before(function, &converging, &yielding);
+    let mut found = places(function, module, ops, forms);
+    if found.is_empty() && !volatile::accesses(function, module, ops, forms) {
+        return false;
     }
-    volatile::align(function, module, ops, forms) || any
+    if order::join_turns(function, ops) {
+        found = places(function, module, ops, forms);
+    }
+    wait_before(function, &found.converging, &found.yielding);
+    let any = volatile::align(function, module, ops, forms) || !found.is_empty();
+    if any {
+        order::arrange(function, ops);
+    }
+    any
 }
 
-/// Statements before which lanes wait for each other, and those before which a thread lets others go first. Mostly none.
-fn places(
-    function: &Function,
-    module: &Module,
-    ops: &[Op],
-    forms: &Forms,
-) -> (BTreeSet<usize>, Vec<(usize, Option<Guard>)>) {
+/// Where threads of a kernel wait. Mostly nowhere.
+#[derive(Default)]
+struct Places {
+    /// Statements before which lanes wait for each other.
+    converging: BTreeSet<usize>,
+    /// Those before which a thread lets others go first, where its guard holds.
+    yielding: Vec<(usize, Option<Guard>)>,
+}
+
+impl Places {
+    fn is_empty(&self) -> bool {
+        self.converging.is_empty() && self.yielding.is_empty()
+    }
+}
+
+/// Finds them.
+fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Places {
     let count = exchange::Count::of(function, forms);
     let exchange = count.may_exchange(function);
     let hasty = forms.may_change_shared(function, ops);
     let gathers = gather::gathers(function, ops);
     if !exchange && !hasty && !gathers {
-        return (BTreeSet::new(), Vec::new());
+        return Places::default();
     }
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops)).flatten();
@@ -128,7 +148,7 @@ fn places(
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
-    (converging, yielding)
+    Places { converging, yielding }
 }
 
 /// Puts waiting in front of statements.

@@ -23,6 +23,11 @@ enum Since {
     Anything,
 }
 
+/// Whether a function has volatile accesses to the block's memory.
+pub(super) fn accesses(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
+    forms.volatile && volatile(function, module, ops, forms).iter().any(Option::is_some)
+}
+
 /// Lets lanes wait for each other before volatile accesses to the block's memory, and where ways meet on which some of them do.
 /// Whether there are any such accesses.
 pub(super) fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
