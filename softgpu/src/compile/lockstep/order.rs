@@ -6,7 +6,7 @@
 //! these are made to end at one, where lanes can meet before the next turn.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 
 use super::super::flow::Flow;
 use super::super::inline::branch;
@@ -30,11 +30,13 @@ pub(super) fn join_turns(function: &mut Function, ops: &[Op]) -> bool {
     if tails.is_empty() || ends {
         return false;
     }
+    let begins: HashMap<usize, usize> =
+        flow.labels.iter().enumerate().map(|(label, &block)| (block, label)).collect();
     let mut joined = Vec::new();
     // What statements are to be put behind others.
     let mut behind: BTreeMap<usize, Statement> = BTreeMap::new();
     for (head, tails) in tails {
-        let Some(begin) = flow.labels.iter().position(|&block| block == head) else { continue };
+        let Some(&begin) = begins.get(&head) else { continue };
         let end = new_label(function);
         for tail in tails {
             let at = flow.blocks[tail].end - 1;
@@ -96,42 +98,44 @@ pub(super) fn arrange(function: &mut Function, ops: &[Op]) {
 /// The blocks in order; as they stand in the text, as far as that is one. None if there is none, as in loops that are entered at several places.
 fn order(flow: &Flow) -> Option<Vec<usize>> {
     let count = flow.blocks.len();
-    let mut after: Vec<BTreeSet<usize>> =
-        flow.blocks.iter().map(|block| block.successors.iter().copied().collect()).collect();
+    let mut after: Vec<Vec<usize>> = flow.blocks.iter().map(|block| block.successors.clone()).collect();
     let predecessors = flow.predecessors();
     let back = flow.back_edges();
     if back.len().checked_mul(count).is_none_or(|work| work > WORK) {
         return None;
     }
-    for &(tail, head) in &back {
-        after[tail].remove(&head);
-    }
-    // What comes behind a loop comes behind all of it.
     let mut loops: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
     for (tail, head) in back {
+        after[tail].retain(|&next| next != head);
         loops.entry(head).or_default().extend(flow.loop_blocks((tail, head), &predecessors));
     }
+    // What comes behind a loop comes behind all of it, and so behind a node that stands for its end.
     for inside in loops.values() {
-        let left = |block: &usize| flow.blocks[*block].successors.iter().copied();
+        let end = after.len();
+        inside.iter().for_each(|&block| after[block].push(end));
+        let left = |&block: &usize| flow.blocks[block].successors.iter().copied();
         let exits: BTreeSet<usize> =
             inside.iter().flat_map(left).filter(|next| !inside.contains(next)).collect();
-        for &block in inside {
-            after[block].extend(&exits);
-        }
+        after.push(exits.into_iter().collect());
     }
     // Where the text ends, the function does.
-    after[..count - 1].iter_mut().for_each(|after| _ = after.insert(count - 1));
-    let mut missing = vec![0; count];
+    after[..count - 1].iter_mut().for_each(|after| after.push(count - 1));
+    let mut missing = vec![0; after.len()];
     after.iter().flatten().for_each(|&next| missing[next] += 1);
     let mut ready: BinaryHeap<Reverse<usize>> =
         (0..count).filter(|&block| missing[block] == 0).map(Reverse).collect();
     let mut order = Vec::with_capacity(count);
     while let Some(Reverse(block)) = ready.pop() {
         order.push(block);
-        for &next in &after[block] {
-            missing[next] -= 1;
-            if missing[next] == 0 {
-                ready.push(Reverse(next));
+        let mut done = vec![block];
+        while let Some(node) = done.pop() {
+            for &next in &after[node] {
+                missing[next] -= 1;
+                match missing[next] {
+                    0 if next < count => ready.push(Reverse(next)),
+                    0 => done.push(next),
+                    _ => {}
+                }
             }
         }
     }

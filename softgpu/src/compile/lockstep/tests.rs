@@ -2,7 +2,7 @@
 
 use super::super::op::Op;
 use super::super::unit::Unit;
-use rgpu_image::ptx::ast::Statement;
+use rgpu_image::ptx::ast::{Operand, Statement};
 
 /// How often the lanes of a warp have to wait for each other in each kernel of a module where the text does not say so.
 fn waits(text: &str) -> Vec<(String, usize)> {
@@ -472,6 +472,74 @@ fn chains_of_functions_end_in_no_fault() {
     // Longer than functions are put into each other, and so many ways that all together would never end.
     assert_eq!(calling(&chain(5000, 1), ""), [0, 1]);
     assert_eq!(calling(&chain(40, 2), ""), [0, 1]);
+}
+
+/// The labels and branches of the kernel of a text, and where its lanes wait, in order.
+fn arranged(body: &str) -> Vec<String> {
+    let unit = Unit::new(rgpu_image::ptx::parse(&text_of(body)).unwrap()).unwrap();
+    let function = &unit.module.functions[unit.kernels[0].0 as usize];
+    let told = |statement: &Statement| match statement {
+        Statement::Label(label) => Some(format!("{}:", label.0)),
+        Statement::Instruction(i) => match (&unit.ops[i.form.0 as usize], i.operands.first()) {
+            (Op::Converge, _) => Some("wait".to_owned()),
+            (Op::Bra, Some(Operand::Label(label))) => Some(format!("to {}", label.0)),
+            (Op::Ret, _) => Some("end".to_owned()),
+            _ => None,
+        },
+    };
+    function.body.iter().filter_map(told).collect()
+}
+
+#[test]
+fn where_lanes_wait_ways_come_before_the_place_where_they_meet() {
+    // M is where they meet behind the first lane's way, which stands behind it. H is label 0, M is 1, and E is 2.
+    let loops = |load: &str, way: &str| {
+        arranged(&format!(
+            "bra H; M: add.u32 %r5, %r5, 1; H: {load} setp.gt.u32 %p2, %r6, %r9; @%p2 bra E; @!%p1 bra M; {way} bra M; E:"
+        ))
+    };
+    let counts = "ld.volatile.shared.u32 %r7, [s]; add.u32 %r7, %r7, 1; st.volatile.shared.u32 [s], %r7;";
+    let text = loops("ld.volatile.shared.u32 %r6, [s];", counts);
+    let place = |what: &str| text.iter().position(|told| told == what).unwrap();
+    // Behind the way of the first lane the others wait, and then all begin another turn.
+    assert!(place("1:") > place("0:"), "{text:?}");
+    assert_eq!(text[place("1:") + 1..place("2:")], ["wait", "to 0"], "{text:?}");
+    // Nothing waits, and all stands as it did.
+    let text = loops("ld.global.u32 %r6, [%rd9];", "add.u32 %r8, %r8, 1;");
+    assert_eq!(text, ["to 0", "1:", "0:", "to 2", "to 1", "to 1", "2:", "end"]);
+}
+
+#[test]
+fn kernels_with_many_loops_and_ways_out_of_them_are_looked_at_soon() {
+    let volatile = "ld.volatile.shared.u32 %r7, [s]; st.volatile.shared.u32 [s], %r7;";
+    let many = |f: &dyn Fn(usize) -> String, count: usize| (0..count).map(f).collect::<String>();
+    // Two ends of each turn, ten thousand times.
+    let loops = many(&|n| format!("L{n}: @%p1 bra L{n}; @%p2 bra L{n};\n"), 10_000);
+    kernel(&format!("{volatile} {loops} {volatile}"));
+    // One loop with as many ways out.
+    let ways = many(&|n| format!("@%p2 bra E{n};\n"), 5_000);
+    let ends = many(&|n| format!("E{n}: add.u32 %r5, %r5, 1;\n"), 5_000);
+    kernel(&format!("{volatile} L: {ways} {volatile} @%p1 bra L; {ends}"));
+}
+
+#[test]
+fn all_have_changed_a_volatile_number_before_one_reads_it() {
+    let read = "ld.volatile.shared.u32 %r3, [s]; st.global.u32 [%rd3], %r3;";
+    assert_eq!(kernel(&format!("atom.shared.add.u32 %r4, [s], 1; {read}")), 1);
+    assert_eq!(kernel(&format!("atom.shared.add.u32 %r4, [s], 1; bar.sync 0; {read}")), 0);
+}
+
+#[test]
+fn a_place_that_each_warp_has_is_one_for_its_lanes_however_it_is_computed() {
+    let store = |place: &str| {
+        kernel(&format!(
+            "{place} mov.u32 %r5, s; add.u32 %r6, %r5, %r4; @%p1 st.shared.u32 [%r6], %r1; ld.shared.u32 %r3, [%r6]; st.global.u32 [%rd3], %r3;"
+        ))
+    };
+    assert_eq!(store("shr.u32 %r7, %r1, 5; shl.b32 %r4, %r7, 2;"), 1);
+    assert_eq!(store("shr.u32 %r7, %r1, 3; and.b32 %r4, %r7, 536870908;"), 1);
+    assert_eq!(store("shl.b32 %r7, %r1, 2; and.b32 %r4, %r7, -4;"), 0, "one for each lane");
+    assert_eq!(store("shr.u32 %r7, %r1, 2; and.b32 %r4, %r7, 536870908;"), 0, "two for each warp");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn before_accesses(function: &mut Function, ops: &[Op], volatile: &[Option<Acces
                     since = if *access == Access::Load { Since::Loads } else { Since::Anything };
                 }
                 None => match &ops[instruction.form.0 as usize] {
-                    Op::Call => since = Since::Anything,
+                    Op::Call | Op::Atom { .. } => since = Since::Anything,
                     Op::Yield => {}
                     op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
                     _ => {}
