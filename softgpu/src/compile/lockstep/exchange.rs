@@ -666,13 +666,12 @@ impl Alignment<'_> {
         let mut changed = true;
         while changed {
             changed = false;
-            for &(branch, meet) in &self.ways.branches {
-                let Some(meet) = meet else { continue };
+            for meeting in self.ways.meetings() {
                 let mut waits = false;
-                self.ways.between(self.flow, branch, Some(meet), |block| {
+                meeting.between(self.flow, |block| {
                     waits |= self.waits_in(&blocks[block], places);
                 });
-                if waits && let Some(first) = begins(self.function, self.ops, &blocks[meet]) {
+                if waits && let Some(first) = begins(self.function, self.ops, &blocks[meeting.meet]) {
                     changed |= places.insert(first);
                 }
             }

@@ -29,12 +29,12 @@ pub(super) fn places(function: &Function, ops: &[Op], flow: &Flow, ways: &Ways) 
     let predecessors = flow.predecessors();
     let loops: Vec<Vec<usize>> =
         flow.back_edges().into_iter().map(|edge| flow.loop_blocks(edge, &predecessors)).collect();
-    let meeting = ways.branches.iter().filter_map(|&(branch, meet)| {
-        let meet = meet?;
+    let meeting = ways.meetings().filter_map(|meeting| {
         let mut apart = false;
-        ways.between(flow, branch, Some(meet), |block| apart |= gathering[block]);
-        let goes_round = |members: &Vec<usize>| members.contains(&branch) && members.contains(&meet);
-        (apart && loops.iter().any(goes_round)).then(|| begins(function, ops, &flow.blocks[meet]))?
+        meeting.between(flow, |block| apart |= gathering[block]);
+        let goes_round =
+            |members: &Vec<usize>| members.contains(&meeting.branch) && members.contains(&meeting.meet);
+        (apart && loops.iter().any(goes_round)).then(|| begins(function, ops, &flow.blocks[meeting.meet]))?
     });
     meeting.collect()
 }

@@ -108,12 +108,11 @@ fn where_lanes_meet(function: &Function, ops: &[Op], volatile: &[Option<Access>]
     };
     let of_block = |block: &Block| (block.first..block.end).filter_map(what).collect();
     let whats: Vec<Vec<What>> = flow.blocks.iter().map(of_block).collect();
-    for &(branch, meet) in &ways.branches {
-        let Some(meet) = meet else { continue };
+    for meeting in ways.meetings() {
         let mut accessed = false;
-        ways.between(&flow, branch, Some(meet), |block| accessed |= whats[block].contains(&What::Access));
-        if accessed && comes_to_access(&flow, &whats, meet) {
-            places.extend(begins(function, ops, &flow.blocks[meet]));
+        meeting.between(&flow, |block| accessed |= whats[block].contains(&What::Access));
+        if accessed && comes_to_access(&flow, &whats, meeting.meet) {
+            places.extend(begins(function, ops, &flow.blocks[meeting.meet]));
         }
     }
     places

@@ -1,5 +1,8 @@
 //! Where the threads of a warp or a block part, and where they meet again.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
 use super::super::flow::{Block, Flow, instructions};
 use super::super::op::Op;
 use rgpu_image::ptx::ast::{Function, Statement};
@@ -11,6 +14,25 @@ const CONDITIONS: usize = 1 << 20;
 pub(super) struct Ways {
     /// Their blocks, and those where the lanes meet again, if not at the end.
     pub(super) branches: Vec<(usize, Option<usize>)>,
+    /// The same for branches in loops that some lanes may leave behind them: where those meet that stay, before the next turn, and the loop's
+    /// blocks.
+    turns: Vec<(usize, usize, Rc<BTreeSet<usize>>)>,
+}
+
+/// Where lanes part, and where they meet again.
+pub(super) struct Meeting<'a> {
+    pub(super) branch: usize,
+    pub(super) meet: usize,
+    /// The blocks of the loop in which they stay, if others leave it.
+    inside: Option<&'a BTreeSet<usize>>,
+}
+
+impl Meeting<'_> {
+    /// Tells the blocks on the ways.
+    pub(super) fn between(&self, flow: &Flow, f: impl FnMut(usize)) {
+        let inside = |block: usize| self.inside.is_none_or(|inside| inside.contains(&block));
+        walk(flow, self.branch, Some(self.meet), inside, f);
+    }
 }
 
 impl Ways {
@@ -23,22 +45,27 @@ impl Ways {
             last.is_some_and(|i| i.guard.is_none_or(|g| divides(g.register.0)))
         };
         let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divided(b));
-        Self { branches: branches.map(|b| (b, meets[b])).collect() }
+        let branches: Vec<_> = branches.map(|b| (b, meets[b])).collect();
+        let turns = turns(flow, &branches);
+        Self { branches, turns }
+    }
+
+    /// Where lanes part, and where they meet again; also those that stay in a loop, before its next turn.
+    pub(super) fn meetings(&self) -> impl Iterator<Item = Meeting<'_>> {
+        let branches = self.branches.iter();
+        let branches =
+            branches.filter_map(|&(branch, meet)| Some(Meeting { branch, meet: meet?, inside: None }));
+        let turns = self.turns.iter();
+        branches.chain(turns.map(|(branch, meet, inside)| Meeting {
+            branch: *branch,
+            meet: *meet,
+            inside: Some(&**inside),
+        }))
     }
 
     /// Tells the blocks on the ways from a branch to where they meet.
-    pub(super) fn between(&self, flow: &Flow, branch: usize, meet: Option<usize>, mut f: impl FnMut(usize)) {
-        let mut seen = vec![false; flow.blocks.len()];
-        if let Some(meet) = meet {
-            seen[meet] = true;
-        }
-        let mut work: Vec<usize> = flow.blocks[branch].successors.clone();
-        while let Some(block) = work.pop() {
-            if !std::mem::replace(&mut seen[block], true) {
-                f(block);
-                work.extend(&flow.blocks[block].successors);
-            }
-        }
+    pub(super) fn between(&self, flow: &Flow, branch: usize, meet: Option<usize>, f: impl FnMut(usize)) {
+        walk(flow, branch, meet, |_| true, f);
     }
 
     /// On how many of the branches it depends whether a lane comes to each block; 0 in kernels with very many.
@@ -68,6 +95,68 @@ impl Ways {
             }
         }
     }
+}
+
+/// Tells the blocks on the ways from a branch to a place, as far as `passes` lets them.
+fn walk(
+    flow: &Flow,
+    branch: usize,
+    to: Option<usize>,
+    passes: impl Fn(usize) -> bool,
+    mut f: impl FnMut(usize),
+) {
+    let mut seen = vec![false; flow.blocks.len()];
+    if let Some(to) = to {
+        seen[to] = true;
+    }
+    let mut work: Vec<usize> = flow.blocks[branch].successors.clone();
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut seen[block], true) && passes(block) {
+            f(block);
+            work.extend(&flow.blocks[block].successors);
+        }
+    }
+}
+
+/// For branches behind which some lanes may leave a loop, where those meet again that stay in it, and the loop's blocks.
+fn turns(flow: &Flow, branches: &[(usize, Option<usize>)]) -> Vec<(usize, usize, Rc<BTreeSet<usize>>)> {
+    let back = flow.back_edges();
+    if branches.is_empty() || back.len() * flow.blocks.len() > CONDITIONS {
+        return Vec::new();
+    }
+    let predecessors = flow.predecessors();
+    let mut loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (tail, head) in back {
+        loops.entry(head).or_default().extend(flow.loop_blocks((tail, head), &predecessors));
+    }
+    let mut found = Vec::new();
+    for (head, inside) in loops {
+        let leaves = |&&(branch, meet): &&(usize, Option<usize>)| {
+            inside.contains(&branch) && meet.is_none_or(|meet| !inside.contains(&meet))
+        };
+        let branches: Vec<usize> = branches.iter().filter(leaves).map(|&(branch, _)| branch).collect();
+        if branches.is_empty() {
+            continue;
+        }
+        // The loop alone, whose turns end in a block of their own.
+        let numbers: HashMap<usize, usize> =
+            inside.iter().enumerate().map(|(n, &block)| (block, n)).collect();
+        let next = |next: &usize| if *next == head { Some(inside.len()) } else { numbers.get(next).copied() };
+        let alone = |block: &usize| Block {
+            successors: flow.blocks[*block].successors.iter().filter_map(next).collect(),
+            ..Block::default()
+        };
+        let mut blocks: Vec<Block> = inside.iter().map(alone).collect();
+        blocks.push(Block::default());
+        let meets = meeting_blocks(&blocks);
+        let blocks: Vec<usize> = inside.iter().copied().collect();
+        let inside = Rc::new(inside);
+        found.extend(branches.into_iter().filter_map(|branch| {
+            let meet = *blocks.get(meets[numbers[&branch]]?)?;
+            Some((branch, meet, Rc::clone(&inside)))
+        }));
+    }
+    found
 }
 
 /// The first instruction of a block, before which lanes that meet there can wait; none where they end with it.

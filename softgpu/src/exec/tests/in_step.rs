@@ -53,7 +53,32 @@ enum Statement {
     Loop(usize, Vec<Statement>),
     /// As often as two bits of a register say, at least once.
     LoopTold(usize, Vec<Statement>),
+    /// Ends the innermost loop, or its turn, for some.
+    Leave(Condition, Way),
     Barrier,
+}
+
+/// How a loop or its turn is ended in the middle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The loop ends.
+    Out,
+    /// The turn does: by way of where it ends for all,
+    ToEnd,
+    /// or with another end of it.
+    Back,
+}
+
+/// What is known of where a statement stands.
+#[derive(Debug, Clone, Copy)]
+struct Where {
+    depth: usize,
+    /// Whether not all threads come here.
+    divided: bool,
+    /// Whether one lane does alone.
+    one: bool,
+    /// Whether it is in a loop that ends in the middle for some.
+    leaves: bool,
 }
 
 struct Generator(Random);
@@ -63,9 +88,18 @@ impl Generator {
         self.0.below(REGISTERS)
     }
 
-    fn block(&mut self, depth: usize, divided: bool, one: bool) -> Vec<Statement> {
+    fn block(&mut self, place: Where) -> Vec<Statement> {
         let count = 2 + self.0.below(4);
-        (0..count).map(|_| self.statement(depth, divided, one)).collect()
+        (0..count).map(|_| self.statement(place)).collect()
+    }
+
+    fn condition(&mut self) -> Condition {
+        match self.0.below(4) {
+            0 => Condition::Below(1 + self.0.below(WARP - 1)),
+            1 => Condition::Bit(self.0.below(5)),
+            2 => Condition::Is(self.0.below(WARP)),
+            _ => Condition::Told(self.register()),
+        }
     }
 
     fn compute(&mut self) -> Statement {
@@ -85,10 +119,13 @@ impl Generator {
         }
     }
 
-    /// `divided` says whether not all threads come here, `one` whether one lane does alone.
-    fn statement(&mut self, depth: usize, divided: bool, one: bool) -> Statement {
+    fn statement(&mut self, place: Where) -> Statement {
+        let Where { depth, divided, one, leaves } = place;
         let kind = self.0.below(if depth > 0 { 12 } else { 8 });
         match kind {
+            0 if leaves => {
+                Statement::Leave(self.condition(), self.0.pick(&[Way::Out, Way::ToEnd, Way::Back]))
+            }
             0 | 1 => self.compute(),
             2..5 => {
                 let place = self.place(true, false);
@@ -96,19 +133,23 @@ impl Generator {
             }
             5..8 => Statement::Store(self.place(one, true), self.register()),
             8 | 9 => {
-                let condition = match self.0.below(4) {
-                    0 => Condition::Below(1 + self.0.below(WARP - 1)),
-                    1 => Condition::Bit(self.0.below(5)),
-                    2 => Condition::Is(self.0.below(WARP)),
-                    _ => Condition::Told(self.register()),
-                };
+                let condition = self.condition();
                 let one = one || matches!(condition, Condition::Is(_));
                 let otherwise = (0..self.0.below(3)).map(|_| self.compute()).collect();
-                Statement::If(condition, self.block(depth - 1, true, one), otherwise)
+                let inner = Where { depth: depth - 1, divided: true, one, ..place };
+                Statement::If(condition, self.block(inner), otherwise)
             }
             10 if !divided && self.0.below(4) == 0 => Statement::Barrier,
-            10 => Statement::Loop(2 + self.0.below(3), self.block(depth - 1, divided, one)),
-            _ => Statement::LoopTold(self.register(), self.block(depth - 1, true, one)),
+            10 => {
+                let leaves = self.0.below(2) == 0;
+                let inner = Where { depth: depth - 1, divided: divided || leaves, leaves, ..place };
+                Statement::Loop(2 + self.0.below(3), self.block(inner))
+            }
+            _ => {
+                let leaves = self.0.below(2) == 0;
+                let inner = Where { depth: depth - 1, divided: true, leaves, ..place };
+                Statement::LoopTold(self.register(), self.block(inner))
+            }
         }
     }
 }
@@ -129,10 +170,30 @@ struct Warp {
     memory: [u32; WORDS],
 }
 
+/// Lanes that have ended a turn of the innermost loop in the middle, and those that have ended the loop.
+#[derive(Default)]
+struct Left {
+    turn: u32,
+    all: u32,
+}
+
 impl Warp {
-    fn run(&mut self, statements: &[Statement], here: u32) {
-        let lanes = || (0..WARP).filter(move |lane| here >> lane & 1 != 0);
+    /// The lanes for which a condition holds.
+    fn those(&self, condition: Condition, here: u32) -> u32 {
+        let goes = |lane: &usize| match condition {
+            Condition::Below(limit) => *lane < limit,
+            Condition::Bit(bit) => lane >> bit & 1 != 0,
+            Condition::Is(number) => *lane == number,
+            Condition::Told(register) => self.registers[*lane][register] & 1 != 0,
+        };
+        let lanes = (0..WARP).filter(|lane| here >> lane & 1 != 0);
+        lanes.filter(goes).fold(0, |those, lane| those | 1 << lane)
+    }
+
+    /// Goes through statements with those lanes. The lanes that come to their end.
+    fn run(&mut self, statements: &[Statement], mut here: u32, left: &mut Left) -> u32 {
         for statement in statements {
+            let lanes = || (0..WARP).filter(move |lane| here >> lane & 1 != 0);
             match statement {
                 Statement::Compute(to, a, number, b) => lanes().for_each(|lane| {
                     let own = &mut self.registers[lane];
@@ -147,28 +208,38 @@ impl Warp {
                     self.memory[place_of(*place, lane, own)] = own[*from];
                 }),
                 Statement::If(condition, yes, no) => {
-                    let goes = |lane: &usize| match *condition {
-                        Condition::Below(limit) => *lane < limit,
-                        Condition::Bit(bit) => lane >> bit & 1 != 0,
-                        Condition::Is(number) => *lane == number,
-                        Condition::Told(register) => self.registers[*lane][register] & 1 != 0,
-                    };
-                    let those = lanes().filter(goes).fold(0, |those, lane| those | 1 << lane);
-                    self.run(yes, those);
-                    self.run(no, here & !those);
+                    let those = self.those(*condition, here);
+                    here = self.run(yes, those, left) | self.run(no, here & !those, left);
                 }
-                Statement::Loop(count, body) => (0..*count).for_each(|_| self.run(body, here)),
+                Statement::Loop(count, body) => {
+                    let mut going = here;
+                    for _ in 0..*count {
+                        going = self.turn(body, going);
+                    }
+                }
                 Statement::LoopTold(register, body) => {
                     let counts: Vec<u32> = self.registers.iter().map(|own| own[*register] & 3).collect();
+                    let mut going = here;
                     for round in 0..4 {
                         let those = lanes().filter(|lane| counts[*lane] >= round);
-                        let those = those.fold(0, |those, lane| those | 1 << lane);
-                        self.run(body, those);
+                        going = self.turn(body, going & those.fold(0, |those, lane| those | 1 << lane));
                     }
+                }
+                Statement::Leave(condition, way) => {
+                    let those = self.those(*condition, here);
+                    *(if *way == Way::Out { &mut left.all } else { &mut left.turn }) |= those;
+                    here &= !those;
                 }
                 Statement::Barrier => {}
             }
         }
+        here
+    }
+
+    /// One turn of a loop. The lanes that have not ended the loop in its middle.
+    fn turn(&mut self, body: &[Statement], going: u32) -> u32 {
+        let mut left = Left::default();
+        self.run(body, going, &mut left) | left.turn
     }
 }
 
@@ -180,6 +251,18 @@ struct Writer {
     temporaries: usize,
     /// Whether functions are called for all accesses.
     calls: bool,
+    /// What stands behind the end of the text: ways that one lane goes.
+    far: String,
+    /// The labels of the innermost loop.
+    inside: Option<Inside>,
+}
+
+/// Labels of a loop: its beginning, what is behind it, and the end of a turn.
+#[derive(Clone)]
+struct Inside {
+    begin: String,
+    end: String,
+    turn: String,
 }
 
 /// The functions of programs that have some.
@@ -269,12 +352,18 @@ impl Writer {
             }
             Statement::If(condition, yes, no) => {
                 let (other, end) = (self.label(), self.label());
-                let text = match condition {
-                    Condition::Below(limit) => format!("setp.lt.u32 q, lane, {limit};"),
-                    Condition::Bit(bit) => format!("and.b32 t, lane, {}; setp.ne.u32 q, t, 0;", 1 << bit),
-                    Condition::Is(number) => format!("setp.eq.u32 q, lane, {number};"),
-                    Condition::Told(register) => format!("and.b32 t, v{register}, 1; setp.ne.u32 q, t, 0;"),
-                };
+                let text = predicate(*condition);
+                if let Condition::Is(_) = condition {
+                    // As compilers do with what is not likely.
+                    _ = writeln!(self.text, "{text} @q bra {other};");
+                    self.block(no);
+                    _ = writeln!(self.text, "{end}:");
+                    let here = std::mem::take(&mut self.text);
+                    self.block(yes);
+                    let way = std::mem::replace(&mut self.text, here);
+                    _ = writeln!(self.far, "{other}:\n{way}bra {end};");
+                    return;
+                }
                 let to = if no.is_empty() { &end } else { &other };
                 _ = writeln!(self.text, "{text} @!q bra {to};");
                 self.block(yes);
@@ -284,8 +373,19 @@ impl Writer {
                 }
                 _ = writeln!(self.text, "{end}:");
             }
-            Statement::Loop(count, body) => self.repeat(&format!("mov.u32 $c, {};", count - 1), body),
-            Statement::LoopTold(register, body) => self.repeat(&format!("and.b32 $c, v{register}, 3;"), body),
+            Statement::Loop(count, body) => self.repeat(&format!("mov.u32 $c, {count};"), body),
+            Statement::LoopTold(register, body) => {
+                self.repeat(&format!("and.b32 $c, v{register}, 3; add.u32 $c, $c, 1;"), body)
+            }
+            Statement::Leave(condition, way) => {
+                let inside = self.inside.clone().expect("it is in a loop");
+                let text = predicate(*condition);
+                match way {
+                    Way::Out => _ = writeln!(self.text, "{text} @q bra {};", inside.end),
+                    Way::ToEnd => _ = writeln!(self.text, "{text} @q bra {};", inside.turn),
+                    Way::Back => _ = writeln!(self.text, "{text} @q bra {};", inside.begin),
+                }
+            }
             Statement::Barrier => self.text.push_str("bar.sync 0;\n"),
         }
     }
@@ -293,18 +393,34 @@ impl Writer {
     fn repeat(&mut self, begin: &str, body: &[Statement]) {
         let counter = format!("c{}", self.counters);
         self.counters += 1;
-        let label = self.label();
-        _ = writeln!(self.text, "{}\n{label}:", begin.replace("$c", &counter));
-        self.block(body);
+        let [first, turn, end] = std::array::from_fn(|_| self.label());
+        let inside = Inside { begin: first, end, turn };
+        let begin = begin.replace("$c", &counter);
+        let Inside { begin: first, turn, end } = &inside;
         _ = writeln!(
             self.text,
-            "sub.s32 {counter}, {counter}, 1; setp.ge.s32 q, {counter}, 0; @q bra {label};"
+            "{begin}\n{first}: sub.s32 {counter}, {counter}, 1; setp.lt.s32 q, {counter}, 0; @q bra {end};"
         );
+        let outer = self.inside.replace(inside.clone());
+        self.block(body);
+        self.inside = outer;
+        _ = writeln!(self.text, "{turn}: bra {first};\n{end}:");
+    }
+}
+
+/// Lets `q` be a condition.
+fn predicate(condition: Condition) -> String {
+    match condition {
+        Condition::Below(limit) => format!("setp.lt.u32 q, lane, {limit};"),
+        Condition::Bit(bit) => format!("and.b32 t, lane, {}; setp.ne.u32 q, t, 0;", 1 << bit),
+        Condition::Is(number) => format!("setp.eq.u32 q, lane, {number};"),
+        Condition::Told(register) => format!("and.b32 t, v{register}, 1; setp.ne.u32 q, t, 0;"),
     }
 }
 
 fn ptx(program: &[Statement], calls: bool) -> String {
-    let mut writer = Writer { text: String::new(), labels: 0, counters: 0, temporaries: 0, calls };
+    let (text, far) = (String::new(), String::new());
+    let mut writer = Writer { text, labels: 0, counters: 0, temporaries: 0, calls, far, inside: None };
     writer.block(program);
     let moves = |op: &str, first: usize| {
         (0..REGISTERS).fold(String::new(), |mut text, n| {
@@ -321,7 +437,7 @@ fn ptx(program: &[Statement], calls: bool) -> String {
          mov.u32 tid, %tid.x; and.b32 lane, tid, 31; shr.u32 t, tid, 5; mov.u32 first, s; mad.lo.u32 base, t, {}, first;\n\
          shl.b32 t0, lane, 2; add.u32 own, base, t0; ld.param.u64 at, [memory]; mul.wide.u32 wide, tid, 4; add.u64 at, at, wide;\n\
          st.shared.u32 [own], tid; st.shared.u32 [own+{}], lane; bar.sync 0;\n{}{}bar.sync 0;\n{}\
-         ld.shared.u32 v0, [own]; st.global.u32 [at+{left}], v0; ld.shared.u32 v0, [own+{}]; st.global.u32 [at+{}], v0; ret; }}\n",
+         ld.shared.u32 v0, [own]; st.global.u32 [at+{left}], v0; ld.shared.u32 v0, [own+{}]; st.global.u32 [at+{}], v0; ret;\n{}}}\n",
         if calls { FUNCTIONS } else { "" },
         writer.counters + 1,
         writer.temporaries + 1,
@@ -334,6 +450,7 @@ fn ptx(program: &[Statement], calls: bool) -> String {
         moves("st", REGISTERS),
         WARP * 4,
         left + MOST * 4,
+        writer.far,
     )
 }
 
@@ -346,7 +463,7 @@ fn expected(program: &[Statement], threads: usize, memory: &[u32]) -> Vec<u32> {
         for lane in 0..WARP {
             (warp.memory[lane], warp.memory[WARP + lane]) = ((first + lane) as u32, lane as u32);
         }
-        warp.run(program, !0);
+        warp.run(program, !0, &mut Left::default());
         for lane in 0..WARP {
             let thread = first + lane;
             (0..REGISTERS).for_each(|n| left[(REGISTERS + n) * MOST + thread] = warp.registers[lane][n]);
@@ -380,7 +497,7 @@ fn launch(rig: &mut Rig, kernel: &Arc<Kernel>, threads: u32, memory: &[u32]) -> 
 fn difference(rig: &mut Rig, seed: u64, vectors: bool) -> Option<String> {
     let mut generator = Generator(Random(seed));
     let depth = 1 + generator.0.below(3);
-    let program = generator.block(depth, false, false);
+    let program = generator.block(Where { depth, divided: false, one: false, leaves: false });
     let text = ptx(&program, (2..6).contains(&(seed % 8)));
     let threads = generator.0.pick(&SIZES);
     let memory: Vec<u32> = (0..BYTES / 4).map(|_| generator.0.bits() as u32).collect();
