@@ -9,7 +9,7 @@ const PTX: &[u8] = include_bytes!("abreast.ptx");
 /// The same source as a compiler translates it that optimizes nothing: functions are called, and get pointers that may lead anywhere.
 const UNOPTIMIZED: &[u8] = include_bytes!("abreast_unoptimized.ptx");
 /// The variable by which a process of tests is told to take that.
-const VARIABLE: &str = "RGPU_TEST_UNOPTIMIZED";
+const VARIABLE: &str = "ABREAST_UNOPTIMIZED";
 const MODULE: u64 = 8;
 
 struct Warps {
