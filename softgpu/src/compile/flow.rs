@@ -1,6 +1,6 @@
 //! The control flow of a body: basic blocks, what is live where, and which loops may be waiting.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::op::{Control, MbarrierOp, MemoryTarget, Op};
 use super::vars::{Home, Vars};
@@ -76,33 +76,50 @@ impl Flow {
     }
 
     fn successors(&self, index: usize, function: &Function, ops: &[Op]) -> Vec<usize> {
-        let block = &self.blocks[index];
-        let next = (index + 1 < self.blocks.len()).then_some(index + 1);
         let mut successors = Vec::new();
-        match function.body[block.first..block.end].last() {
-            Some(Statement::Instruction(instruction)) => {
-                let falls = match ops[instruction.form.0 as usize].traits().control {
-                    Control::Branch => {
-                        let target = match instruction.operands.first() {
-                            Some(Operand::Label(label)) => Some(*label),
-                            _ => None,
-                        };
-                        let targets = target.iter().chain(branch_targets(function, &instruction.operands));
-                        successors.extend(targets.map(|label| self.labels[label.0 as usize]));
-                        instruction.guard.is_some()
-                    }
-                    Control::End => instruction.guard.is_some(),
-                    Control::Next | Control::Cut => true,
-                };
-                if falls {
-                    successors.extend(next);
-                }
-            }
-            _ => successors.extend(next),
+        if let Some(last) = self.last(index, function)
+            && ops[last.form.0 as usize].traits().control == Control::Branch
+        {
+            let target = match last.operands.first() {
+                Some(Operand::Label(label)) => Some(*label),
+                _ => None,
+            };
+            let targets = target.iter().chain(branch_targets(function, &last.operands));
+            successors.extend(targets.map(|label| self.labels[label.0 as usize]));
+        }
+        if index + 1 < self.blocks.len() && self.falls(index, function, ops) {
+            successors.push(index + 1);
         }
         successors.sort_unstable();
         successors.dedup();
         successors
+    }
+
+    /// The last instruction of a block.
+    pub(super) fn last<'a>(&self, index: usize, function: &'a Function) -> Option<&'a Instruction> {
+        let block = &self.blocks[index];
+        match function.body[block.first..block.end].last() {
+            Some(Statement::Instruction(last)) => Some(last),
+            _ => None,
+        }
+    }
+
+    /// Whether threads may go on from the end of a block with what stands behind it in the text.
+    pub(super) fn falls(&self, index: usize, function: &Function, ops: &[Op]) -> bool {
+        self.last(index, function).is_none_or(|last| match ops[last.form.0 as usize].traits().control {
+            Control::Branch | Control::End => last.guard.is_some(),
+            Control::Next | Control::Cut => true,
+        })
+    }
+
+    /// The blocks of all loops, by the block that each turn begins with: jumps back to one block are one loop.
+    pub(super) fn loops(&self) -> BTreeMap<usize, BTreeSet<usize>> {
+        let predecessors = self.predecessors();
+        let mut loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (tail, head) in self.back_edges() {
+            loops.entry(head).or_default().extend(self.loop_blocks((tail, head), &predecessors));
+        }
+        loops
     }
 
     /// Edges that lead back to a block from which their start was reached, found depth-first from the

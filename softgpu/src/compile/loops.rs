@@ -1,5 +1,7 @@
 //! Which loops the blocks of a body are in.
 
+use std::collections::BTreeSet;
+
 use super::flow::Flow;
 
 /// A loop: all ways back to one block.
@@ -23,24 +25,12 @@ impl Loops {
     /// Finds them. Jumps back to one block are one loop. Where a loop has several beginnings, it is the one by which a search from the
     /// entry came to it first.
     pub(super) fn new(flow: &Flow) -> Self {
-        let predecessors = flow.predecessors();
-        let mut found: Vec<(usize, Vec<usize>)> = Vec::new();
-        for (tail, head) in flow.back_edges() {
-            let members = flow.loop_blocks((tail, head), &predecessors);
-            match found.iter_mut().find(|(known, _)| *known == head) {
-                Some((_, all)) => all.extend(members),
-                None => found.push((head, members)),
-            }
-        }
-        for (_, members) in &mut found {
-            members.sort_unstable();
-            members.dedup();
-        }
+        let mut found: Vec<(usize, BTreeSet<usize>)> = flow.loops().into_iter().collect();
         // Smaller ones first, so that the first that contains a block is the innermost.
         found.sort_by_key(|(head, members)| (members.len(), *head));
         let around = |block: usize, from: usize| {
             let mut rest = found.iter().enumerate().skip(from);
-            rest.find(|(_, (_, members))| members.binary_search(&block).is_ok()).map(|(index, _)| index)
+            rest.find(|(_, (_, members))| members.contains(&block)).map(|(index, _)| index)
         };
         let all = found.iter().enumerate();
         let all = all.map(|(index, (head, _))| Loop { head: *head, parent: around(*head, index + 1) });

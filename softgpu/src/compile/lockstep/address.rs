@@ -308,16 +308,17 @@ impl<'a> Addresses<'a> {
                     op,
                     Op::Atom { .. } | Op::Elect | Op::Match { .. } | Op::Vote { .. } | Op::ActiveMask
                 ) || matches!(op, Op::Redux { .. } | Op::Bar { warp: true, .. } | Op::Shfl { .. });
+                // Where nothing is known they are taken to differ as their numbers do.
+                let likely = if bits > 32 { 5 } else { bits };
                 lane = match op {
                     Op::Atom { .. } | Op::Elect | Op::Match { .. } => true,
                     Op::Vote { .. } | Op::ActiveMask | Op::Redux { .. } | Op::Bar { .. } => false,
                     Op::Shfl { mode: ShuffleMode::Index, .. } => self.is_by_lane(instruction, 2),
                     Op::Int { op: IntOp::Shr, .. } => {
-                        let all = i64::from(if bits > 32 { 5 } else { bits });
-                        lane && (moves || int(instruction, 2).is_none_or(|by| by < all))
+                        lane && (moves || int(instruction, 2).is_none_or(|by| by < i64::from(likely)))
                     }
                     Op::Int { op: IntOp::And, .. } => {
-                        let kept = |mask: i64| mask & ((1 << if bits > 32 { 5 } else { bits }) - 1);
+                        let kept = |mask: i64| mask & ((1 << likely) - 1);
                         lane && (moves || int(instruction, 2).is_none_or(|mask| kept(mask) != 0))
                     }
                     _ => lane,

@@ -6,12 +6,12 @@
 //! these are made to end at one, where lanes can meet before the next turn.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use super::super::flow::Flow;
 use super::super::inline::branch;
-use super::super::op::{Control, Op};
-use rgpu_image::ptx::ast::{Function, Instruction, LabelId, Operand, Statement};
+use super::super::op::Op;
+use rgpu_image::ptx::ast::{Function, LabelId, Operand, Statement};
 
 /// Loops times blocks, beyond which a kernel stays as it is.
 const WORK: usize = 1 << 18;
@@ -22,7 +22,7 @@ pub(super) fn join_turns(function: &mut Function, ops: &[Op]) -> bool {
     let mut tails: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     flow.back_edges().into_iter().for_each(|(tail, head)| tails.entry(head).or_default().push(tail));
     let names_table = |&tail: &usize| {
-        let operands = last(function, &flow, tail).map_or(&[][..], |last| &last.operands[..]);
+        let operands = flow.last(tail, function).map_or(&[][..], |last| &last.operands[..]);
         operands.iter().any(|operand| matches!(operand, Operand::BranchTable(_)))
     };
     tails.retain(|_, tails| tails.len() > 1 && !tails.iter().any(names_table));
@@ -40,8 +40,8 @@ pub(super) fn join_turns(function: &mut Function, ops: &[Op]) -> bool {
         let end = new_label(function);
         for tail in tails {
             let at = flow.blocks[tail].end - 1;
-            let falls = tail + 1 == head && falls(function, ops, &flow, tail);
-            let line = last(function, &flow, tail).map_or(function.line, |last| last.line);
+            let falls = tail + 1 == head && flow.falls(tail, function, ops);
+            let line = flow.last(tail, function).map_or(function.line, |last| last.line);
             if let Statement::Instruction(last) = &mut function.body[at]
                 && let Some(Operand::Label(label)) = last.operands.first_mut()
                 && flow.labels[label.0 as usize] == head
@@ -61,22 +61,6 @@ pub(super) fn join_turns(function: &mut Function, ops: &[Op]) -> bool {
     }
     function.body.extend(joined);
     true
-}
-
-/// The last instruction of a block.
-fn last<'a>(function: &'a Function, flow: &Flow, block: usize) -> Option<&'a Instruction> {
-    match function.body[flow.blocks[block].first..flow.blocks[block].end].last() {
-        Some(Statement::Instruction(last)) => Some(last),
-        _ => None,
-    }
-}
-
-/// Whether threads may go on from a block to the one behind it in the text.
-fn falls(function: &Function, ops: &[Op], flow: &Flow, block: usize) -> bool {
-    last(function, flow, block).is_none_or(|last| match ops[last.form.0 as usize].traits().control {
-        Control::Branch | Control::End => last.guard.is_some(),
-        Control::Next | Control::Cut => true,
-    })
 }
 
 fn new_label(function: &mut Function) -> LabelId {
@@ -99,18 +83,15 @@ pub(super) fn arrange(function: &mut Function, ops: &[Op]) {
 fn order(flow: &Flow) -> Option<Vec<usize>> {
     let count = flow.blocks.len();
     let mut after: Vec<Vec<usize>> = flow.blocks.iter().map(|block| block.successors.clone()).collect();
-    let predecessors = flow.predecessors();
     let back = flow.back_edges();
     if back.len().checked_mul(count).is_none_or(|work| work > WORK) {
         return None;
     }
-    let mut loops: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
     for (tail, head) in back {
         after[tail].retain(|&next| next != head);
-        loops.entry(head).or_default().extend(flow.loop_blocks((tail, head), &predecessors));
     }
     // What comes behind a loop comes behind all of it, and so behind a node that stands for its end.
-    for inside in loops.values() {
+    for inside in flow.loops().values() {
         let end = after.len();
         inside.iter().for_each(|&block| after[block].push(end));
         let left = |&block: &usize| flow.blocks[block].successors.iter().copied();
@@ -144,7 +125,7 @@ fn order(flow: &Flow) -> Option<Vec<usize>> {
 
 /// Writes the blocks in another order, with branches where one followed the other.
 fn rearrange(function: &mut Function, ops: &[Op], flow: &Flow, order: &[usize]) {
-    let falls: Vec<bool> = (0..flow.blocks.len()).map(|block| falls(function, ops, flow, block)).collect();
+    let falls: Vec<bool> = (0..flow.blocks.len()).map(|block| flow.falls(block, function, ops)).collect();
     let body = std::mem::take(&mut function.body);
     let mut labels: Vec<Option<LabelId>> = flow
         .blocks

@@ -1,9 +1,9 @@
 //! Where the threads of a warp or a block part, and where they meet again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::super::flow::{Block, Flow, instructions};
+use super::super::flow::{Block, Flow};
 use super::super::op::Op;
 use rgpu_image::ptx::ast::{Function, Statement};
 
@@ -41,8 +41,7 @@ impl Ways {
         let blocks = &flow.blocks;
         let meets = meeting_blocks(blocks);
         let divided = |block: usize| {
-            let last = instructions(function, &blocks[block]).last();
-            last.is_some_and(|i| i.guard.is_none_or(|g| divides(g.register.0)))
+            flow.last(block, function).is_some_and(|i| i.guard.is_none_or(|g| divides(g.register.0)))
         };
         let branches = (0..blocks.len()).filter(|&b| blocks[b].successors.len() > 1 && divided(b));
         let branches: Vec<_> = branches.map(|b| (b, meets[b])).collect();
@@ -120,17 +119,11 @@ fn walk(
 
 /// For branches behind which some lanes may leave a loop, where those meet again that stay in it, and the loop's blocks.
 fn turns(flow: &Flow, branches: &[(usize, Option<usize>)]) -> Vec<(usize, usize, Rc<BTreeSet<usize>>)> {
-    let back = flow.back_edges();
-    if branches.is_empty() || back.len() * flow.blocks.len() > CONDITIONS {
+    if branches.is_empty() || flow.back_edges().len() * flow.blocks.len() > CONDITIONS {
         return Vec::new();
     }
-    let predecessors = flow.predecessors();
-    let mut loops: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    for (tail, head) in back {
-        loops.entry(head).or_default().extend(flow.loop_blocks((tail, head), &predecessors));
-    }
     let mut found = Vec::new();
-    for (head, inside) in loops {
+    for (head, inside) in flow.loops() {
         let leaves = |&&(branch, meet): &&(usize, Option<usize>)| {
             inside.contains(&branch) && meet.is_none_or(|meet| !inside.contains(&meet))
         };

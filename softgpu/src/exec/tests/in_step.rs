@@ -380,11 +380,12 @@ impl Writer {
             Statement::Leave(condition, way) => {
                 let inside = self.inside.clone().expect("it is in a loop");
                 let text = predicate(*condition);
-                match way {
-                    Way::Out => _ = writeln!(self.text, "{text} @q bra {};", inside.end),
-                    Way::ToEnd => _ = writeln!(self.text, "{text} @q bra {};", inside.turn),
-                    Way::Back => _ = writeln!(self.text, "{text} @q bra {};", inside.begin),
-                }
+                let to = match way {
+                    Way::Out => inside.end,
+                    Way::ToEnd => inside.turn,
+                    Way::Back => inside.begin,
+                };
+                _ = writeln!(self.text, "{text} @q bra {to};");
             }
             Statement::Barrier => self.text.push_str("bar.sync 0;\n"),
         }
