@@ -529,3 +529,50 @@ KERNEL rounds(int* data, int last) {
     }
     data[lane()] = count;
 }
+
+__device__ void sum_of_all(int* sums, int i) {
+    sums[i] += sums[i ^ 1];
+    sums[i] += sums[i ^ 2];
+    sums[i] += sums[i ^ 4];
+    sums[i] += sums[i ^ 8];
+    sums[i] += sums[i ^ 16];
+}
+
+// Lanes store what they vote to volatile memory, and add it as if it were not.
+KERNEL voted(int* data, int rounds) {
+    __shared__ volatile int votes[32];
+    int own = data[threadIdx.x];
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        votes[lane()] = own & 1 ? 1 : -1;
+        sum_of_all((int*)votes, lane());
+        own += votes[lane()] + round;
+    }
+    data[threadIdx.x] = own;
+}
+
+__device__ void first_beyond(const int* sums, int limit, int* found, int* left) {
+    *found = *left = 0;
+    __syncthreads();
+    int i = threadIdx.x;
+    if (sums[i] <= limit && sums[i + 1] > limit) {
+        *found = i + 1;
+        *left = limit - sums[i];
+    }
+    __syncthreads();
+}
+
+// What all have read is cleared by a function, which is told where it is, without a barrier between.
+KERNEL beyond(int* data, int limit) {
+    __shared__ int sums[256 + 1], halves[256 + 1];
+    __shared__ int found, left;
+    int i = threadIdx.x;
+    sums[i] = data[i] * i;
+    halves[i] = i * (i + 1) / 2;
+    if (i == 0) sums[blockDim.x] = halves[blockDim.x] = 1 << 30;
+    __syncthreads();
+    first_beyond(sums, limit, &found, &left);
+    int rest = left + found;
+    if (rest >= 0) first_beyond(halves, rest, &found, &left);
+    data[i] = found * 1000 + left;
+}

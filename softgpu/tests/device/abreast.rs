@@ -478,6 +478,41 @@ fn all_threads_have_read_a_sum_before_the_next_one_begins() {
 }
 
 #[test]
+fn what_lanes_store_as_volatile_others_add_as_if_it_were_not() {
+    let warps = Warps::new();
+    let data = numbers(32);
+    let rounds = 5;
+    let mut expected = data.clone();
+    for round in 0..rounds {
+        let sum: i32 = expected.iter().map(|own| if own & 1 != 0 { 1 } else { -1 }).sum();
+        expected.iter_mut().for_each(|own| *own += sum + round);
+    }
+    assert_eq!(warps.run("voted", &data, 32, 32, &[], rounds), expected);
+}
+
+#[test]
+fn all_threads_have_read_what_a_function_clears_that_is_told_where_it_is() {
+    let warps = Warps::new();
+    let beyond = |sums: &[i64], limit: i64| {
+        let at = sums.windows(2).position(|pair| pair[0] <= limit && pair[1] > limit);
+        at.map_or((0, 0), |at| (at as i64 + 1, limit - sums[at]))
+    };
+    for (block, limit) in [(64, 100), (256, 777), (128, 2000)] {
+        let data = vec![7; block];
+        let with_end =
+            |value: fn(i64) -> i64| (0..block as i64).map(value).chain([1 << 30]).collect::<Vec<_>>();
+        let (found, left) = beyond(&with_end(|i| 7 * i), limit);
+        let (found, left) = beyond(&with_end(|i| i * (i + 1) / 2), found + left);
+        let expected = vec![(found * 1000 + left) as i32; block];
+        assert_eq!(
+            warps.run("beyond", &data, block as u32, block as u32, &[], limit as i32),
+            expected,
+            "{block}"
+        );
+    }
+}
+
+#[test]
 fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     let warps = Warps::new();
     let n = 300;

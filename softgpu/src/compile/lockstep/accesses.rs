@@ -23,7 +23,7 @@ pub(super) struct Forms {
     shared: Vec<Option<(Access, bool)>>,
     /// The same of memory of which the text does not say where it is.
     generic: Vec<Option<(Access, bool)>>,
-    plain: Vec<Option<Access>>,
+    exchanging: Vec<Option<Access>>,
     /// Whether there are any volatile accesses to what is shared memory, or may be.
     pub(super) volatile: bool,
 }
@@ -38,21 +38,21 @@ impl Forms {
         };
         let shared = access(|form| matches!(form.space(), Some(Space::Shared | Space::SharedCta)));
         let generic = access(|form| form.spaces.is_empty());
-        let plain = std::iter::repeat_n(None, synthetic).chain(forms.iter().map(plain)).collect();
+        let exchanging = std::iter::repeat_n(None, synthetic).chain(forms.iter().map(exchanging)).collect();
         let volatile = shared.iter().chain(&generic).flatten().any(|&(_, volatile)| volatile);
-        Self { shared, generic, plain, volatile }
+        Self { shared, generic, exchanging, volatile }
     }
 
-    /// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses to memory
-    /// other than the block's, and by relaxed stores; or an atomic operation.
-    pub(super) fn plain(&self, instruction: &Instruction) -> Option<Access> {
-        self.plain[instruction.form.0 as usize]
+    /// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses
+    /// and by relaxed stores; or an atomic operation.
+    pub(super) fn exchanging(&self, instruction: &Instruction) -> Option<Access> {
+        self.exchanging[instruction.form.0 as usize]
     }
 
     /// Whether an instruction accesses memory that lanes share, or may.
     pub(super) fn accesses(&self, instruction: &Instruction) -> bool {
         let form = instruction.form.0 as usize;
-        self.plain[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some()
+        self.exchanging[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some()
     }
 
     /// Whether a function has volatile accesses of which the text does not say to what memory.
@@ -85,13 +85,11 @@ fn access(form: &Form) -> Option<(Access, bool)> {
     access.map(|access| (access, form.semantics == Some(Semantics::Volatile)))
 }
 
-/// See [`Forms::plain`].
-fn plain(form: &Form) -> Option<Access> {
-    let global = match form.spaces[..] {
-        [] | [Space::Global] => true,
-        [Space::Shared | Space::SharedCta] => false,
-        _ => return None,
-    };
+/// See [`Forms::exchanging`].
+fn exchanging(form: &Form) -> Option<Access> {
+    if !matches!(form.spaces[..], [] | [Space::Global | Space::Shared | Space::SharedCta]) {
+        return None;
+    }
     let access = match form.opcode {
         Opcode::Ld => Access::Load,
         Opcode::St => Access::Store,
@@ -99,8 +97,7 @@ fn plain(form: &Form) -> Option<Access> {
         _ => return None,
     };
     let ordinary = match form.semantics {
-        None | Some(Semantics::Weak) => true,
-        Some(Semantics::Volatile) => global,
+        None | Some(Semantics::Weak | Semantics::Volatile) => true,
         Some(Semantics::Relaxed) => access == Access::Store,
         _ => false,
     };
@@ -164,9 +161,13 @@ impl<'a> Accesses<'a> {
         said || self.shared.contains(&at)
     }
 
-    /// As [`Forms::plain`], for a statement.
-    pub(super) fn plain(&self, at: usize, instruction: &Instruction) -> Option<Access> {
-        let volatile = || matches!(self.shared(at, instruction), Some((_, true)));
-        self.forms.plain(instruction).filter(|_| !volatile())
+    /// See [`Forms::exchanging`].
+    pub(super) fn exchanging(&self, instruction: &Instruction) -> Option<Access> {
+        self.forms.exchanging(instruction)
+    }
+
+    /// Whether a statement is a volatile access to the block's memory, before which lanes wait anyway.
+    pub(super) fn is_volatile(&self, at: usize, instruction: &Instruction) -> bool {
+        matches!(self.shared(at, instruction), Some((_, true)))
     }
 }

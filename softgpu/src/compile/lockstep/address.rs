@@ -264,6 +264,14 @@ impl<'a> Addresses<'a> {
         address.terms.iter().find_map(symbol)
     }
 
+    /// The variable and the offset in it, where nothing else is in an address.
+    pub(super) fn place_in_variable(&self, address: &Linear) -> Option<(Symbol, i64)> {
+        match address.terms[..] {
+            [_] => Some((self.symbol_of(address)?, address.constant)),
+            _ => None,
+        }
+    }
+
     /// The address that a load or store names; none where it is none of memory that lanes share.
     pub(super) fn address(&mut self, operand: &Operand) -> Option<Linear> {
         let sum = match operand {

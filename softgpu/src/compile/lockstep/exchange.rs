@@ -36,6 +36,8 @@ struct Candidate {
     access: Access,
     /// Whether the text says that it is the block's memory.
     shared: bool,
+    /// Whether it is a volatile access to the block's memory: lanes wait before it anyway, if they may have come from another one.
+    volatile: bool,
     /// Whether it adds to what is there, or combines it otherwise: not what takes a lock or gives it back.
     combines: bool,
     /// How many conditions that may divide a warp it depends on.
@@ -79,7 +81,7 @@ impl Count {
     pub(super) fn of(function: &Function, forms: &Forms) -> Self {
         let mut count = Self { loads: 0, stores: 0, atomics: 0 };
         for (_, instruction) in address::instructions(function) {
-            match forms.plain(instruction) {
+            match forms.exchanging(instruction) {
                 Some(Access::Load) => count.loads += 1,
                 Some(Access::Store) => count.stores += 1,
                 Some(Access::Atomic) => count.atomics += 1,
@@ -135,14 +137,25 @@ fn collect(
         for at in range.first..range.end {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
             let op = &ops[instruction.form.0 as usize];
-            let Some(access) = all.plain(at, instruction) else { continue };
+            let Some(access) = all.exchanging(instruction) else { continue };
             let shared = all.is_shared(at, op);
             let Some((operand, bytes)) = accessed(instruction, op) else { continue };
             let Some(address) = addresses.address(operand) else { continue };
             let guarded = instruction.guard.is_some_and(|g| addresses.divides(g.register.0));
             let conditions = conditions[block] + u32::from(guarded);
             let combines = matches!(op, Op::Atom { op, .. } if !matches!(op, Combine::Cas | Combine::Exch));
-            accesses.push(Candidate { at, block, access, shared, combines, conditions, bytes, address });
+            let volatile = all.is_volatile(at, instruction);
+            accesses.push(Candidate {
+                at,
+                block,
+                access,
+                shared,
+                volatile,
+                combines,
+                conditions,
+                bytes,
+                address,
+            });
         }
     }
     accesses
@@ -335,6 +348,7 @@ fn exchanged(
             pairs.extend(looked.map(|(l, _)| (l, n, Conflict::Always)));
         }
     }
+    pairs.retain(|&(first, then, _)| !(accesses[first].volatile && accesses[then].volatile));
     if pairs.is_empty() {
         return Some(Exchanged::default());
     }

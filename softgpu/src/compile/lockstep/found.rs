@@ -13,6 +13,7 @@ pub(super) struct Found<'a> {
     pub at: usize,
     pub access: Access,
     pub instruction: &'a Instruction,
+    /// The variable and the offset in it, if all threads name the same.
     pub named: Option<(Symbol, i64)>,
     /// None without [`Addresses`].
     pub address: Option<Linear>,
@@ -60,6 +61,8 @@ pub(super) fn find<'a>(
             _ => None,
         };
         let address = addresses.as_deref_mut().and_then(|addresses| addresses.address(operand));
+        let computed = || addresses.as_deref()?.place_in_variable(address.as_ref()?);
+        let named = named.or_else(computed);
         let differs = |register: u32| addresses.as_deref().is_some_and(|a| a.differs(register));
         let guarded = instruction.guard.is_some_and(|g| differs(g.register.0));
         let conditions = conditions + u32::from(guarded);

@@ -18,7 +18,7 @@ const PLACES: usize = 64;
 /// What is read by threads that all name one address, or all of each warp.
 #[derive(PartialEq)]
 enum Place {
-    /// A variable and an offset in it, as the text names them.
+    /// A variable and an offset in it.
     Named(Symbol, i64),
     /// An address that was computed.
     Computed(Linear),

@@ -205,6 +205,10 @@ fn a_thread_lets_others_read_first_unless_only_it_has_read() {
     let store = "st.shared.u32 [s], %r3;";
     let apart = format!("{guarded} setp.ne.u32 %p5, %r1, 1; @%p5 bra L; {store} L: bar.sync 0;");
     assert_eq!(yields(&apart), 0);
+    // A place that is named by an address that was computed.
+    let by_address = "mov.u32 %r4, s; cvt.u64.u32 %rd4, %r4; cvta.shared.u64 %rd5, %rd4; ld.u32 %r3, [%rd5]; mov.u32 %r6, s;";
+    assert_eq!(yields(&format!("{by_address} add.u32 %r3, %r3, 1; st.shared.u32 [%r6], %r3;")), 1);
+    assert_eq!(yields(&format!("{by_address} add.u32 %r3, %r3, 1; st.shared.u32 [%r6+4], %r3;")), 0);
     let read_by_one = "setp.eq.u32 %p4, %r1, 0; @%p4 ld.shared.u32 %r3, [s];";
     assert_eq!(yields(&format!("{read_by_one} {}", behind("setp.ne.u32 %p2, %r1, 1;", store))), 1);
 }
@@ -400,6 +404,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "tree",
         "uneven",
         "volatile_tree",
+        "voted",
         "walked",
         "windows",
     ];
@@ -527,6 +532,22 @@ fn all_have_changed_a_volatile_number_before_one_reads_it() {
     let read = "ld.volatile.shared.u32 %r3, [s]; st.global.u32 [%rd3], %r3;";
     assert_eq!(kernel(&format!("atom.shared.add.u32 %r4, [s], 1; {read}")), 1);
     assert_eq!(kernel(&format!("atom.shared.add.u32 %r4, [s], 1; bar.sync 0; {read}")), 0);
+}
+
+#[test]
+fn all_have_stored_as_volatile_before_one_loads_as_if_it_were_not() {
+    let base = "mov.u32 %r10, s; shl.b32 %r11, %r2, 2; add.s32 %r12, %r10, %r11; xor.b32 %r13, %r2, 1; shl.b32 %r13, %r13, 2;
+        add.s32 %r14, %r10, %r13;";
+    let waits = |store: &str, between: &str, load: &str| {
+        let (store, load) = (format!("{store} [%r12], %r9;"), format!("{load} %r3, [%r14];"));
+        kernel(&format!("{base} {store} {between} {load} st.global.u32 [%rd2], %r3;"))
+    };
+    for store in ["st.volatile.shared.u32", "st.shared.u32"] {
+        for load in ["ld.volatile.shared.u32", "ld.shared.u32"] {
+            assert_eq!(waits(store, "", load), 1, "{store} {load}");
+            assert_eq!(waits(store, "bar.warp.sync -1;", load), 0, "{store} {load}");
+        }
+    }
 }
 
 #[test]
