@@ -54,6 +54,8 @@ fn make_target(opt_level: &str) -> Result<OwnedTargetIsa, String> {
         ("probestack_strategy", "inline"),
         ("unwind_info", "false"),
         ("is_pic", "false"),
+        // Which line code at a block's beginning belongs to.
+        ("machine_code_cfg_info", "true"),
     ];
     for (name, value) in choices {
         flags.set(name, value).map_err(|e| e.to_string())?;
@@ -260,13 +262,14 @@ pub(super) fn piece(
     let align = compiled.buffer.alignment.max(16);
     let bytes = compiled.buffer.data().to_vec();
     let places = compiled.buffer.get_srclocs_sorted().iter();
-    let lines = Lines::new(places.map(|place| {
+    let pieces = places.map(|place| {
         let line = match body.body.get(place.loc.bits() as usize) {
             Some(Statement::Instruction(instruction)) => instruction.line,
             _ => 0,
         };
         (place.start, place.end, line)
-    }));
+    });
+    let lines = Lines::new(pieces, &compiled.bb_starts);
     let references = compiled
         .buffer
         .relocs()

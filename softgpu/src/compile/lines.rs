@@ -12,8 +12,8 @@ use crate::abi;
 pub(super) struct Lines(pub(super) Vec<[u32; 2]>);
 
 impl Lines {
-    /// From pieces of machine code, each with its begin, its end and its line, in order.
-    pub(super) fn new(pieces: impl Iterator<Item = (u32, u32, u32)>) -> Self {
+    /// From pieces of machine code, each with its begin, its end and its line, in order, and from where blocks begin, in order.
+    pub(super) fn new(pieces: impl Iterator<Item = (u32, u32, u32)>, blocks: &[u32]) -> Self {
         let mut all: Vec<[u32; 2]> = Vec::new();
         let mut add = |start, line| match all.last_mut() {
             Some([_, last]) if *last == line => {}
@@ -29,7 +29,26 @@ impl Lines {
             before = end;
         }
         add(before, 0);
-        Self(all)
+        let mut this = Self(all);
+        this.begin_blocks(blocks);
+        this
+    }
+
+    /// What of no line a block begins with, such as a constant that the compiler makes there again in each turn of a loop, counts to the line
+    /// behind it: that before it is another block's.
+    fn begin_blocks(&mut self, blocks: &[u32]) {
+        for (number, &block) in blocks.iter().enumerate() {
+            let behind = self.0.partition_point(|[start, _]| *start <= block);
+            let Some(&[at, 0]) = behind.checked_sub(1).map(|before| &self.0[before]) else { continue };
+            let Some(&[end, line]) = self.0.get(behind) else { continue };
+            if blocks.get(number + 1).is_some_and(|&next| next <= end) {
+                continue;
+            }
+            self.0[behind] = [block, line];
+            if at == block {
+                self.0.remove(behind - 1);
+            }
+        }
     }
 
     /// The line of the machine code so many bytes behind the function's begin. What belongs to no line, such as a jump from
@@ -69,11 +88,44 @@ mod tests {
 
     #[test]
     fn lines_are_found_and_gaps_count_to_what_is_beside_them() {
-        let lines = Lines::new([(4, 8, 7), (8, 12, 7), (12, 12, 9), (12, 20, 8), (24, 30, 7)].into_iter());
+        let pieces = [(4, 8, 7), (8, 12, 7), (12, 12, 9), (12, 20, 8), (24, 30, 7)];
+        let lines = Lines::new(pieces.into_iter(), &[]);
         assert_eq!(lines.0, [[0, 0], [4, 7], [12, 8], [20, 0], [24, 7], [30, 0]]);
         let found = [0, 4, 11, 12, 19, 20, 24, 29, 30, 99].map(|at| lines.at(at).unwrap_or(0));
         assert_eq!(found, [7, 7, 7, 8, 8, 8, 7, 7, 7, 7]);
         assert_eq!(Lines::default().at(3), None);
-        assert_eq!(Lines::new(std::iter::empty()).at(0), None);
+        assert_eq!(Lines::new(std::iter::empty(), &[0]).at(0), None);
+    }
+
+    #[test]
+    fn what_a_block_begins_with_is_none_of_the_block_before() {
+        let pieces = [(0, 4, 3), (4, 9, 0), (9, 12, 5), (16, 20, 6), (28, 30, 7), (30, 36, 0)];
+        let lines = Lines::new(pieces.into_iter(), &[0, 4, 14, 22, 25, 32]);
+        let found = [0, 4, 8, 9, 12, 13, 14, 15, 16, 21, 22, 24, 25, 27, 29, 31, 33];
+        let found = found.map(|at| (at, lines.at(at).unwrap_or(0)));
+        let expected = [
+            (0, 3),
+            // The next block.
+            (4, 5),
+            (8, 5),
+            (9, 5),
+            // The end of a block, and the next one.
+            (12, 5),
+            (13, 5),
+            (14, 6),
+            (15, 6),
+            (16, 6),
+            // A block of no line, and one that begins with some of none.
+            (21, 6),
+            (22, 6),
+            (24, 6),
+            (25, 7),
+            (27, 7),
+            (29, 7),
+            // A block of no line at the end.
+            (31, 7),
+            (33, 7),
+        ];
+        assert_eq!(found, expected);
     }
 }
