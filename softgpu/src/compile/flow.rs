@@ -286,7 +286,7 @@ pub(super) fn visit(instruction: &Instruction, op: &Op, vars: &Vars, f: &mut dyn
 fn walk(operand: &Operand, defined: bool, vars: &Vars, f: &mut dyn FnMut(RegId, Access), store: bool) {
     let access = if defined { Access::Define } else { Access::Use };
     match operand {
-        Operand::Reg(reg) | Operand::NotReg(reg) => f(*reg, access),
+        Operand::Reg(reg) | Operand::NotReg(reg) | Operand::Part(reg, _) => f(*reg, access),
         Operand::Address(AddressBase::Reg(reg), _) => f(*reg, Access::Use),
         Operand::Address(AddressBase::Symbol(symbol), _) => {
             if let Some(Home::Reg(reg)) = vars.home(*symbol) {

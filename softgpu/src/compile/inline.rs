@@ -97,6 +97,7 @@ impl Renaming {
         match operand {
             Operand::Reg(reg) => Operand::Reg(self.register(*reg)),
             Operand::NotReg(reg) => Operand::NotReg(self.register(*reg)),
+            Operand::Part(reg, part) => Operand::Part(self.register(*reg), *part),
             Operand::Address(base, offset) => {
                 let base = match *base {
                     AddressBase::Reg(reg) => AddressBase::Reg(self.register(reg)),

@@ -148,6 +148,13 @@ pub(super) enum VideoOp {
     Max,
     Avrg,
     Set(Compare),
+    /// Whether the amount is taken modulo 32 (`.wrap`) instead of clamped.
+    Shl {
+        wrap: bool,
+    },
+    Shr {
+        wrap: bool,
+    },
 }
 
 /// What a video instruction does with its result.
@@ -466,6 +473,7 @@ macro_rules! operations {
         Redux { reduce: ReduceOp } = Traits::cut(), redux;
         ActiveMask = Traits::cut(), active_mask;
         Elect = Traits::cut(), elect;
+        VideoMad { a: Type, b: Type, plus_one: bool, sat: bool, shift: u8 } = Traits::value(), video_mad;
         Video { op: VideoOp, lanes: u32, d: Type, a: Type, b: Type, sat: bool, secondary: Secondary }
             = Traits::value(), video;
         /// `mma.sync`: fragments in registers.

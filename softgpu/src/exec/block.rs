@@ -723,12 +723,16 @@ impl Resident {
             let group = lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
             let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
             let warp = &mut self.warps[w];
-            if warp.yielded != 0 && kind != CutKind::ActiveMask {
+            if warp.yielded != 0 {
                 warp.rounds += 1;
-                if warp.rounds < self.patience {
+                // Who asks for whoever has come does not count on all, but a lane that has let others go first may just be about to come.
+                let asks = kind == CutKind::ActiveMask;
+                if warp.rounds < if asks { LITTLE_PATIENCE } else { self.patience } {
                     return;
                 }
-                self.patience = LITTLE_PATIENCE;
+                if !asks {
+                    self.patience = LITTLE_PATIENCE;
+                }
             }
             self.warps[w].rounds = 0;
             self.execute(w, kind, group, 0);

@@ -576,3 +576,40 @@ KERNEL beyond(int* data, int limit) {
     if (rest >= 0) first_beyond(halves, rest, &found, &left);
     data[i] = found * 1000 + left;
 }
+
+// All lanes of a warp ask in each round who has come; between, some of them bring a depth down.
+KERNEL asked(int* data, int rounds) {
+    __shared__ volatile int depth[16];
+    int lacking = 0;
+    if (lane() < 16) depth[lane()] = 1 << 12;
+    __syncwarp();
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        lacking += __ballot_sync(__activemask(), true) != ~0u;
+        int place = (lane() * lane() * 7 + round * 11) & 15;
+        int own = ((lane() + round * 9) * 2654435761u) >> 20;
+        if (own < depth[place])
+            do {
+                depth[place] = own;
+            } while (own < depth[place]);
+    }
+    __syncwarp();
+    data[lane()] = lacking;
+    if (lane() < 16) data[32 + lane()] = depth[lane()];
+}
+
+// The same with loops of different lengths.
+KERNEL asked_behind_loops(int* data, int rounds) {
+    __shared__ volatile int last[16];
+    int lacking = 0;
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        lacking += __ballot_sync(__activemask(), true) != ~0u;
+        int own = ((lane() + round * 9) * 2654435761u) >> 20;
+        if (own & 1) {
+#pragma unroll 1
+            for (int turn = 0; turn < (own & 7); turn++) last[lane() & 15] = own;
+        }
+    }
+    data[lane()] = lacking;
+}

@@ -513,6 +513,20 @@ fn all_threads_have_read_what_a_function_clears_that_is_told_where_it_is() {
 }
 
 #[test]
+fn all_lanes_come_to_where_a_warp_asks_who_has_come() {
+    let warps = Warps::new();
+    let rounds = 40;
+    let own = |lane: u32, round: u32| ((lane + round * 9).wrapping_mul(2_654_435_761) >> 20) as i32;
+    let mut expected = [vec![0; 32], vec![1 << 12; 16]].concat();
+    for (lane, round) in (0..32).flat_map(|lane| (0..rounds).map(move |round| (lane, round))) {
+        let depth = &mut expected[32 + ((lane * lane * 7 + round * 11) & 15) as usize];
+        *depth = own(lane, round).min(*depth);
+    }
+    assert_eq!(warps.run("asked", &vec![7; 48], 32, 32, &[], rounds as i32), expected);
+    assert_eq!(warps.run("asked_behind_loops", &[7; 32], 32, 32, &[], rounds as i32), [0; 32]);
+}
+
+#[test]
 fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     let warps = Warps::new();
     let n = 300;

@@ -56,7 +56,149 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    words(&mut all);
+    products(&mut all);
     all
+}
+
+/// What an instruction on words makes of its sources, before it is clamped.
+fn computed(op: &str, x: i128, y: i128) -> i128 {
+    match op {
+        "vadd" => x + y,
+        "vsub" => x - y,
+        "vabsdiff" => (x - y).abs(),
+        "vmin" => x.min(y),
+        "vmax" => x.max(y),
+        "vset.lt" => i128::from(x < y),
+        "vset.ge" => i128::from(x >= y),
+        "vshl.clamp" => x << y.min(32),
+        "vshl.wrap" => x << (y & 31),
+        "vshr.clamp" => x >> y.min(32),
+        _ => x >> (y & 31),
+    }
+}
+
+/// The numbers that a type of so many bits holds.
+fn range(ty: &str, bits: u32) -> (i128, i128) {
+    if ty == "s32" { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+}
+
+/// A selector's number of the part, and its bits.
+fn selected(selector: &str) -> (u32, u32) {
+    let number = selector.chars().last().and_then(|c| c.to_digit(10)).unwrap_or(0);
+    (number, [("h", 16), ("b", 8)].into_iter().find(|(name, _)| selector.contains(name)).map_or(32, |s| s.1))
+}
+
+/// Instructions on words that name parts of them, and that write part of their result.
+fn words(all: &mut Vec<Case>) {
+    let selectors =
+        [(".h0", ".h1", ""), (".b3", "", ".h1"), ("", ".b1", ".b2"), (".h1", ".b0", ".b0"), ("", "", ".h0")];
+    for op in [
+        "vadd",
+        "vsub",
+        "vabsdiff",
+        "vmin",
+        "vmax",
+        "vset.lt",
+        "vset.ge",
+        "vshl.clamp",
+        "vshl.wrap",
+        "vshr.clamp",
+        "vshr.wrap",
+    ] {
+        for (d, a, b) in
+            [("u32", "u32", "u32"), ("s32", "s32", "u32"), ("s32", "s32", "s32"), ("u32", "s32", "u32")]
+        {
+            let (name, kind) = op.split_once('.').unwrap_or((op, ""));
+            let (compares, shifts) = (name == "vset", name.starts_with("vsh"));
+            if shifts && b != "u32" || compares && d != "u32" {
+                continue;
+            }
+            for (x, y, z) in selectors.into_iter().chain([("", "", "")]) {
+                for end in ["", ".add", ".max", ".sat"] {
+                    let second = [".add", ".max"].contains(&end);
+                    if second && !z.is_empty() || compares && end == ".sat" {
+                        continue;
+                    }
+                    let opcode = match (compares, shifts) {
+                        (true, _) => format!("vset.{a}.{b}.{kind}{end}"),
+                        (_, true) if second => format!("{name}.{d}.{a}.{b}.{kind}{end}"),
+                        (_, true) => format!("{name}.{d}.{a}.{b}{end}.{kind}"),
+                        _ => format!("{name}.{d}.{a}.{b}{end}"),
+                    };
+                    let third = if second || !z.is_empty() { ", a2" } else { "" };
+                    let body = format!("{opcode} d0{z}, a0{x}, a1{y}{third};");
+                    all.push(Case::new(&opcode, &body, &[INT; 3], &[Class::B32], move |v| {
+                        let source = |value: u64, selector: &str, ty: &str| {
+                            let (number, bits) = selected(selector);
+                            part(value, number, bits, ty)
+                        };
+                        let (number, bits) = selected(z);
+                        let value = computed(op, source(v[0], x, a), source(v[1], y, b));
+                        let (low, high) = range(d, bits);
+                        let value = if end == ".sat" { value.clamp(low, high) } else { value };
+                        let word = value as u64 & mask(32);
+                        let as_number = |v: u64| part(v, 0, 32, d);
+                        let result = match end {
+                            ".add" => word.wrapping_add(v[2]),
+                            ".max" => as_number(word).max(as_number(v[2])) as u64,
+                            _ if z.is_empty() => word,
+                            _ => {
+                                let place = mask(bits) << (number * bits);
+                                v[2] & !place | (value as u64) << (number * bits) & place
+                            }
+                        };
+                        vec![Want::Bits(result & mask(32))]
+                    }));
+                }
+            }
+        }
+    }
+}
+
+/// `vmad`: signs, parts, what is negated, and how the result is shifted and clamped.
+fn products(all: &mut Vec<Case>) {
+    for (a, b) in [("u32", "u32"), ("s32", "s32"), ("u32", "s32"), ("s32", "u32")] {
+        for (x, y) in [("", ""), (".h0", ".b3"), (".b1", ".h1")] {
+            for negated in ["", "a", "b", "c", "ab", "po"] {
+                for end in ["", ".sat", ".shr7", ".sat.shr15"] {
+                    let minus = |operand: &str| if negated.contains(operand) { "-" } else { "" };
+                    let one = if negated == "po" { ".po" } else { "" };
+                    let signed = [a, b].contains(&"s32") || ["a", "b", "c"].contains(&negated);
+                    let d = if signed { "s32" } else { "u32" };
+                    let opcode = format!("vmad.{d}.{a}.{b}{one}{end}");
+                    let body =
+                        format!("{opcode} d0, {}a0{x}, {}a1{y}, {}a2;", minus("a"), minus("b"), minus("c"));
+                    all.push(Case::new(&opcode, &body, &[INT; 3], &[Class::B32], move |v| {
+                        let source = |value: u64, selector: &str, ty: &str| {
+                            let (number, bits) = selected(selector);
+                            part(value, number, bits, ty)
+                        };
+                        let product = source(v[0], x, a) * source(v[1], y, b);
+                        let c = part(v[2], 0, 32, d);
+                        let sum = match negated {
+                            "a" | "b" => c - product,
+                            // All of its bits are turned over before it is taken for a number with a sign, as PTX has it.
+                            "c" => product + part(!v[2] & mask(32), 0, 32, "s32") + 1,
+                            "po" => product + c + 1,
+                            _ => product + c,
+                        };
+                        let shift = if end.contains("15") {
+                            15
+                        } else if end.contains('7') {
+                            7
+                        } else {
+                            0
+                        };
+                        let (low, high) = range(d, 32);
+                        let value = sum >> shift;
+                        let value = if end.starts_with(".sat") { value.clamp(low, high) } else { value };
+                        vec![Want::Bits(value as u64 & mask(32))]
+                    }));
+                }
+            }
+        }
+    }
 }
 
 /// One lane as a number.

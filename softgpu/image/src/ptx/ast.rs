@@ -314,6 +314,8 @@ pub enum Operand {
     Reg(RegId),
     /// `!p`.
     NotReg(RegId),
+    /// Part of a register, or what is negated: `r.h0`, `-r`.
+    Part(RegId, Part),
     /// An integer, as 64 bits in two's complement; take the low bits that are needed. `true` when it
     /// was written negative.
     Int(u64, bool),
@@ -348,6 +350,22 @@ pub enum Operand {
     CallTable(u32),
     /// Index into [`Function::prototypes`].
     Prototype(u32),
+}
+
+/// What of a register of 32 bits an operand of a video instruction names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The number of its first bit.
+    pub first: u8,
+    /// How many bits it has: 8, 16 or 32.
+    pub bits: u8,
+    /// Whether a minus stands before it.
+    pub negative: bool,
+}
+
+impl Part {
+    /// All of a register.
+    pub const WHOLE: Self = Self { first: 0, bits: 32, negative: false };
 }
 
 /// A special register.

@@ -35,7 +35,9 @@ impl Reader {
             O::Vmin | O::Vmin2 | O::Vmin4 => V::Min,
             O::Vmax | O::Vmax2 | O::Vmax4 => V::Max,
             O::Vavrg2 | O::Vavrg4 => V::Avrg,
-            O::Vset2 | O::Vset4 => V::Set(self.video_compare()?),
+            O::Vset | O::Vset2 | O::Vset4 => V::Set(self.video_compare()?),
+            O::Vshl => V::Shl { wrap: self.one_of(&[("wrap", true), ("clamp", false)])? },
+            O::Vshr => V::Shr { wrap: self.one_of(&[("wrap", true), ("clamp", false)])? },
             _ => return None,
         };
         let types = &[Type::U32, Type::S32];
@@ -45,6 +47,9 @@ impl Reader {
         } else {
             (self.ty_of(types)?, self.ty_of(types)?, self.ty_of(types)?)
         };
+        if matches!(op, V::Shl { .. } | V::Shr { .. }) && b != Type::U32 {
+            return None;
+        }
         let sat = Self::flag(&mut self.form.sat);
         let secondary = if self.other("add") {
             Secondary::Add
@@ -56,6 +61,16 @@ impl Reader {
             Secondary::None
         };
         Some(Op::Video { op, lanes, d, a, b, sat, secondary })
+    }
+
+    /// `vmad`
+    pub(crate) fn vmad(&mut self) -> Option<Op> {
+        let types = &[Type::U32, Type::S32];
+        let (_, a, b) = (self.ty_of(types)?, self.ty_of(types)?, self.ty_of(types)?);
+        let plus_one = self.other("po");
+        let sat = Self::flag(&mut self.form.sat);
+        let shift = self.one_of(&[("shr7", 7), ("shr15", 15)]).unwrap_or(0);
+        Some(Op::VideoMad { a, b, plus_one, sat, shift })
     }
 
     /// `m16n8k16` among the modifiers.

@@ -386,7 +386,7 @@ impl<'a> Addresses<'a> {
     /// Whether lanes may have different values of an operand.
     fn is_by_lane(&self, instruction: &Instruction, index: usize) -> bool {
         instruction.operands.get(index).is_some_and(|operand| match operand {
-            Operand::Reg(register) => self.by_lane[register.0 as usize],
+            Operand::Reg(register) | Operand::Part(register, _) => self.by_lane[register.0 as usize],
             other => names_lane(std::slice::from_ref(other)),
         })
     }
@@ -399,6 +399,10 @@ impl<'a> Addresses<'a> {
             Op::Int { op: IntOp::Add, .. } => odd(2),
             Op::Int { op: IntOp::Sub, .. } => self.is_by_lane(instruction, 2) || odd(2),
             Op::IntUnary { op: IntUnary::Not | IntUnary::Neg, .. } => self.is_by_lane(instruction, 1),
+            // Made to mix the bits of numbers. What divides them has the higher half of a product.
+            Op::Int { op: IntOp::MulLo, .. } => {
+                int(instruction, 2).is_some_and(|by| by.unsigned_abs() >= 1 << 16)
+            }
             _ => false,
         }
     }

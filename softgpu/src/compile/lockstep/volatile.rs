@@ -121,7 +121,7 @@ fn where_lanes_meet(function: &Function, ops: &[Op], volatile: &[Option<Access>]
 /// What matters to where lanes meet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// A volatile access, or what may be one.
+    /// A volatile access, or what may be one; or an operation of whoever has come.
     Access,
     /// All lanes wait for each other.
     Order,
@@ -129,7 +129,7 @@ enum What {
 
 impl What {
     fn of(instruction: &Instruction, op: &Op, volatile: bool) -> Option<Self> {
-        if volatile || matches!(op, Op::Call) {
+        if volatile || matches!(op, Op::Call | Op::ActiveMask) {
             return Some(Self::Access);
         }
         let orders = op.is_cut() && instruction.guard.is_none() && !matches!(op, Op::Yield | Op::Converge);

@@ -219,7 +219,7 @@ opcodes! {
     Vadd4 "vadd4" (video) video;
     Vavrg2 "vavrg2" (video) video;
     Vavrg4 "vavrg4" (video) video;
-    Vmad "vmad" any refused;
+    Vmad "vmad" [To(W32), PartFrom, PartFrom, PartFrom] vmad;
     Vmax "vmax" (video) video;
     Vmax2 "vmax2" (video) video;
     Vmax4 "vmax4" (video) video;
@@ -227,11 +227,11 @@ opcodes! {
     Vmin2 "vmin2" (video) video;
     Vmin4 "vmin4" (video) video;
     Vote "vote" (vote) vote;
-    Vset "vset" any refused;
+    Vset "vset" (video) video;
     Vset2 "vset2" (video) video;
     Vset4 "vset4" (video) video;
-    Vshl "vshl" any refused;
-    Vshr "vshr" any refused;
+    Vshl "vshl" (video) video;
+    Vshr "vshr" (video) video;
     Vsub "vsub" (video) video;
     Vsub2 "vsub2" (video) video;
     Vsub4 "vsub4" (video) video;

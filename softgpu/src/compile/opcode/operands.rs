@@ -21,6 +21,10 @@ pub(crate) enum Role<W> {
     To(W),
     /// Read; likewise, or a constant.
     From(W),
+    /// Written; a register of 32 bits, or part of one.
+    PartTo,
+    /// Read; likewise, or a constant.
+    PartFrom,
     /// Written; a register of at least this size. The second is how many there are (a vector).
     WideTo(W, u32),
     /// Read; likewise.
@@ -130,6 +134,8 @@ impl Role<Width> {
             SizeOrPredicate => SizeOrPredicate,
             Target => Target,
             Targets => Targets,
+            PartTo => PartTo,
+            PartFrom => PartFrom,
             Arguments => Arguments,
             Callee => Callee,
             Signature => Signature,
@@ -340,12 +346,14 @@ pub(super) mod rules {
         Some(Demands { roles, optional: 0 })
     }
 
-    /// `vadd` and its kin: those on scalars have a third source only for a second operation.
+    /// `vadd` and its kin: those on scalars have a third source only for a second operation, or where part of the result is written.
     pub(crate) fn video(form: &Form, _: usize) -> Option<Demands> {
-        let lanes = form.opcode.row().name.ends_with(['2', '4']);
+        if form.opcode.row().name.ends_with(['2', '4']) {
+            return Demands::exactly(&[To(32), From(32), From(32), From(32)]);
+        }
         let second = form.has("add") || form.has("min") || form.has("max");
-        let roles = [To(32), From(32), From(32), From(32)];
-        Demands::exactly(&roles[..3 + usize::from(lanes || second)])
+        let roles = vec![PartTo, PartFrom, PartFrom, From(32)];
+        Some(Demands { roles, optional: usize::from(!second) })
     }
 
     /// `wmma`
@@ -423,6 +431,10 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
             _ => Err("is no predicate".to_owned()),
         },
         From(bits) => scalar(operand).and_then(|()| sized(operand, bits, bits, registers)),
+        PartTo | PartFrom => match operand {
+            Operand::Part(register, _) => sized(&Operand::Reg(*register), 32, 32, registers),
+            _ => fits(operand, if matches!(role, PartTo) { To(32) } else { From(32) }, registers),
+        },
         WideTo(bits, count) => vector(operand, count, |element| {
             written(element).and_then(|()| sized(element, bits, u32::MAX, registers))
         }),

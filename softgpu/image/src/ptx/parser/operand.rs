@@ -1,6 +1,6 @@
 //! Operands of instructions.
 
-use super::super::ast::{AddressBase, Operand, RegId};
+use super::super::ast::{AddressBase, Operand, Part, RegId};
 use super::super::expression::{TERM, Value, evaluate};
 use super::super::special::special;
 use super::function::Body;
@@ -113,16 +113,27 @@ impl<'a> Parser<'a> {
                 (self.lexer.position, self.lexer.start) = saved;
                 self.constant()
             }
+            Token::Punct(b'-') => {
+                if let Token::Ident(name) = self.peek()?
+                    && let Some(Name::Reg(register, 1)) = body.find(name)
+                {
+                    self.next()?;
+                    let part = self.part()?.unwrap_or(Part::WHOLE);
+                    return Ok(Operand::Part(register, Part { negative: true, ..part }));
+                }
+                (self.lexer.position, self.lexer.start) = saved;
+                self.constant()
+            }
             Token::Ident("WARP_SZ") => {
                 (self.lexer.position, self.lexer.start) = saved;
                 self.constant()
             }
             Token::Ident(name) => {
                 let first = self.named(body, name)?;
-                if matches!(first, Operand::Reg(_))
-                    && let Some(selector) = self.component()?
+                if let Operand::Reg(register) = first
+                    && let Some(part) = self.part()?
                 {
-                    return self.error(format!("Selector .{selector} of a register is not supported"));
+                    return Ok(Operand::Part(register, part));
                 }
                 if !matches!(first, Operand::Reg(_) | Operand::Sink) || !self.accept(b'|')? {
                     return Ok(first);
@@ -144,6 +155,17 @@ impl<'a> Parser<'a> {
             Value::F32(bits) => Operand::F32(bits),
             Value::F64(bits) => Operand::F64(bits),
         })
+    }
+
+    /// A selector directly behind a register's name: `.b0` to `.b3`, `.h0` and `.h1`.
+    fn part(&mut self) -> Result<Option<Part>> {
+        let Some(selector) = self.component()? else { return Ok(None) };
+        let part = |first, bits| Ok(Some(Part { first, bits, negative: false }));
+        match selector.as_bytes() {
+            &[b'b', byte @ b'0'..=b'3'] => part(8 * (byte - b'0'), 8),
+            &[b'h', half @ b'0'..=b'1'] => part(16 * (half - b'0'), 16),
+            _ => self.error(format!("Selector .{selector} of a register is not supported")),
+        }
     }
 
     /// `.x` directly behind a name.
