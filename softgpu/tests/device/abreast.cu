@@ -613,3 +613,23 @@ KERNEL asked_behind_loops(int* data, int rounds) {
     }
     data[lane()] = lacking;
 }
+
+// The lanes of a warp go through the rows and columns of their boxes; in each place they ask who is there.
+KERNEL boxes(int* data, const int* rows, int columns) {
+    __shared__ int seen[16 * 16];
+    int from_row = rows[lane()] >> 16, to_row = from_row + lane() % 3 / 2;
+    int from = lane() * 5 % 13, to = from + lane() % 2;
+    int* place = &seen[from + from_row * columns];
+#pragma unroll 1
+    for (int row = 0; row <= to_row; row++) {
+        if (row < from_row) continue;
+#pragma unroll 1
+        for (int column = 0; column <= to; column++) {
+            if (column < from) continue;
+            int here = __activemask();
+            data[(row * columns + column) * 32 + lane()] = here;
+            *place++ = here;
+        }
+        place += columns - (to - from + 1);
+    }
+}

@@ -527,6 +527,27 @@ fn all_lanes_come_to_where_a_warp_asks_who_has_come() {
 }
 
 #[test]
+fn lanes_that_begin_in_later_turns_of_loops_ask_with_those_of_their_turn() {
+    let warps = Warps::new();
+    let box_of = |lane: usize| {
+        let (row, column) = (lane * 11 % 14, lane * 5 % 13);
+        (row..=row + lane % 3 / 2, column..=column + lane % 2)
+    };
+    let mut expected = vec![0; 16 * 16 * 32];
+    for (place, lanes) in expected.chunks_mut(32).enumerate() {
+        let is_here = |&lane: &usize| {
+            let (rows, columns) = box_of(lane);
+            rows.contains(&(place / 16)) && columns.contains(&(place % 16))
+        };
+        let here: i32 = (0..32).filter(is_here).map(|lane| 1 << lane).sum();
+        (0..32).filter(is_here).for_each(|lane| lanes[lane] = here);
+    }
+    let rows: Vec<i32> = (0..32).map(|lane| (*box_of(lane).0.start() as i32) << 16).collect();
+    warps.rig.write(warps.array(1), &rows);
+    assert_eq!(warps.run("boxes", &vec![0; expected.len()], 32, 32, &[warps.array(1)], 16), expected);
+}
+
+#[test]
 fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     let warps = Warps::new();
     let n = 300;

@@ -399,6 +399,9 @@ impl<'a> Addresses<'a> {
             Op::Int { op: IntOp::Add, .. } => odd(2),
             Op::Int { op: IntOp::Sub, .. } => self.is_by_lane(instruction, 2) || odd(2),
             Op::IntUnary { op: IntUnary::Not | IntUnary::Neg, .. } => self.is_by_lane(instruction, 1),
+            // Nothing is known of the bits of data.
+            Op::Ld { place, .. } => *place != MemoryTarget::Param,
+            Op::Atom { .. } => true,
             // Made to mix the bits of numbers. What divides them has the higher half of a product.
             Op::Int { op: IntOp::MulLo, .. } => {
                 int(instruction, 2).is_some_and(|by| by.unsigned_abs() >= 1 << 16)

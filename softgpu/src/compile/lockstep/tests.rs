@@ -145,6 +145,7 @@ fn a_warp_parts_at_what_is_left_behind_its_lanes() {
     assert_eq!(waits("sub.u32 %r4, %r9, %r2;"), 2);
     assert_eq!(waits("not.b32 %r4, %r2; add.u32 %r4, %r4, %r9;"), 2);
     assert_eq!(waits("mul.lo.s32 %r4, %r1, -1640531535;"), 2);
+    assert_eq!(waits("ld.global.u32 %r4, [%rd3];"), 2);
     // A quotient: a number of 96 threads.
     assert_eq!(waits("mul.hi.u32 %r4, %r1, -1431655765; shr.u32 %r4, %r4, 1;"), 1);
 }
@@ -383,6 +384,7 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
         "announced",
         "asked",
         "asked_behind_loops",
+        "boxes",
         "butterfly",
         "cleared",
         "compact",
