@@ -70,8 +70,7 @@ impl<'a> Emitter<'a, '_> {
         let value = self.video_lane(op, x, y);
         let target = self.operand(o, 0)?;
         let (register, part) = match *target {
-            Operand::Part(register, part) if !part.negative => (Operand::Reg(register), part),
-            Operand::Part(..) => return Err(self.refuse("A result cannot be negated")),
+            Operand::Part(register, part) => (Operand::Reg(register), part),
             _ => (target.clone(), Part::WHOLE),
         };
         let value = match (sat, d.is_signed()) {
@@ -79,35 +78,22 @@ impl<'a> Emitter<'a, '_> {
             (true, true) => self.clamp_signed(value, part.bits.into()),
             (true, false) => self.clamp_unsigned(value, part.bits.into()),
         };
-        let merges = part != Part::WHOLE;
-        let c = match o.get(3) {
-            Some(c) => Some(self.src(c, Type::B32)?),
-            None => None,
-        };
-        let value = match (c, secondary) {
-            (Some(_), Secondary::None) if !merges => return Err(self.refuse("There is an operand too many")),
-            (None, Secondary::None) if !merges => self.b.ins().ireduce(types::I32, value),
-            (Some(c), Secondary::None) => {
-                let bits = ((1i64 << part.bits) - 1) << part.first;
-                let value = self.b.ins().ireduce(types::I32, value);
-                let value = self.b.ins().ishl_imm_u(value, i64::from(part.first));
-                let value = self.b.ins().band_imm_u(value, bits);
-                let others = self.b.ins().band_imm_u(c, !bits & 0xffff_ffff);
-                self.b.ins().bor(others, value)
-            }
-            (Some(_), _) if merges => {
-                return Err(self.refuse("A second operation and part of a result cannot be together"));
-            }
-            (Some(c), second) => {
-                let value = self.b.ins().ireduce(types::I32, value);
-                match second {
-                    Secondary::Min => self.int_value(IntOp::Min, d, value, c),
-                    Secondary::Max => self.int_value(IntOp::Max, d, value, c),
-                    _ => self.b.ins().iadd(value, c),
+        let mut value = self.b.ins().ireduce(types::I32, value);
+        if let Some(c) = o.get(3) {
+            let c = self.src(c, Type::B32)?;
+            value = match secondary {
+                Secondary::Add => self.b.ins().iadd(value, c),
+                Secondary::Min => self.int_value(IntOp::Min, d, value, c),
+                Secondary::Max => self.int_value(IntOp::Max, d, value, c),
+                Secondary::None => {
+                    let bits = ((1i64 << part.bits) - 1) << part.first;
+                    let value = self.b.ins().ishl_imm_u(value, i64::from(part.first));
+                    let value = self.b.ins().band_imm_u(value, bits);
+                    let others = self.b.ins().band_imm_u(c, !bits & 0xffff_ffff);
+                    self.b.ins().bor(others, value)
                 }
-            }
-            (None, _) => return Err(self.refuse("An operand is missing")),
-        };
+            };
+        }
         self.set(&register, Type::B32, value)
     }
 

@@ -219,7 +219,7 @@ opcodes! {
     Vadd4 "vadd4" (video) video;
     Vavrg2 "vavrg2" (video) video;
     Vavrg4 "vavrg4" (video) video;
-    Vmad "vmad" [To(W32), PartFrom, PartFrom, PartFrom] vmad;
+    Vmad "vmad" [To(W32), SignedPart, SignedPart, Signed] vmad;
     Vmax "vmax" (video) video;
     Vmax2 "vmax2" (video) video;
     Vmax4 "vmax4" (video) video;

@@ -21,10 +21,14 @@ pub(crate) enum Role<W> {
     To(W),
     /// Read; likewise, or a constant.
     From(W),
-    /// Written; a register of 32 bits, or part of one.
+    /// Written: part of a register of 32 bits.
     PartTo,
-    /// Read; likewise, or a constant.
+    /// Read: such a part, a register of 32 bits, or a constant.
     PartFrom,
+    /// Read: likewise, or the negative of it.
+    SignedPart,
+    /// Read: a register of 32 bits, or a constant, or the negative of it.
+    Signed,
     /// Written; a register of at least this size. The second is how many there are (a vector).
     WideTo(W, u32),
     /// Read; likewise.
@@ -136,6 +140,8 @@ impl Role<Width> {
             Targets => Targets,
             PartTo => PartTo,
             PartFrom => PartFrom,
+            SignedPart => SignedPart,
+            Signed => Signed,
             Arguments => Arguments,
             Callee => Callee,
             Signature => Signature,
@@ -347,13 +353,16 @@ pub(super) mod rules {
     }
 
     /// `vadd` and its kin: those on scalars have a third source only for a second operation, or where part of the result is written.
-    pub(crate) fn video(form: &Form, _: usize) -> Option<Demands> {
+    pub(crate) fn video(form: &Form, operands: usize) -> Option<Demands> {
         if form.opcode.row().name.ends_with(['2', '4']) {
             return Demands::exactly(&[To(32), From(32), From(32), From(32)]);
         }
-        let second = form.has("add") || form.has("min") || form.has("max");
-        let roles = vec![PartTo, PartFrom, PartFrom, From(32)];
-        Some(Demands { roles, optional: usize::from(!second) })
+        if form.has("add") || form.has("min") || form.has("max") {
+            return Demands::exactly(&[To(32), PartFrom, PartFrom, From(32)]);
+        }
+        let to = if operands > 3 { PartTo } else { To(32) };
+        let roles = vec![to, PartFrom, PartFrom, From(32)];
+        Some(Demands { roles, optional: 1 })
     }
 
     /// `wmma`
@@ -431,9 +440,16 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
             _ => Err("is no predicate".to_owned()),
         },
         From(bits) => scalar(operand).and_then(|()| sized(operand, bits, bits, registers)),
-        PartTo | PartFrom => match operand {
+        PartTo | PartFrom | SignedPart | Signed => match operand {
+            Operand::Part(_, part) if part.negative && matches!(role, PartTo | PartFrom) => {
+                Err("is negated".to_owned())
+            }
+            Operand::Part(_, part) if part.bits < 32 && role == Signed => {
+                Err("is no whole register".to_owned())
+            }
             Operand::Part(register, _) => sized(&Operand::Reg(*register), 32, 32, registers),
-            _ => fits(operand, if matches!(role, PartTo) { To(32) } else { From(32) }, registers),
+            _ if role == PartTo => Err("is no part of a register".to_owned()),
+            _ => fits(operand, From(32), registers),
         },
         WideTo(bits, count) => vector(operand, count, |element| {
             written(element).and_then(|()| sized(element, bits, u32::MAX, registers))

@@ -161,9 +161,9 @@ impl<'a> Parser<'a> {
     fn part(&mut self) -> Result<Option<Part>> {
         let Some(selector) = self.component()? else { return Ok(None) };
         let part = |first, bits| Ok(Some(Part { first, bits, negative: false }));
-        match selector.as_bytes() {
-            &[b'b', byte @ b'0'..=b'3'] => part(8 * (byte - b'0'), 8),
-            &[b'h', half @ b'0'..=b'1'] => part(16 * (half - b'0'), 16),
+        match *selector.as_bytes() {
+            [b'b', byte @ b'0'..=b'3'] => part(8 * (byte - b'0'), 8),
+            [b'h', half @ b'0'..=b'1'] => part(16 * (half - b'0'), 16),
             _ => self.error(format!("Selector .{selector} of a register is not supported")),
         }
     }

@@ -224,7 +224,8 @@ fn operands_of_every_kind() {
          add.f32 %f1, 0f3F800000, 1.25;
          tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}];
          ld.global.b32 %r1, [16]; and.b32 %r1, %r2, ~7;
-         shfl.sync.down.b32 %r1|%p1, %r2, 1, 31, -1; ld.b32 %r1, [%rd1].unified;",
+         shfl.sync.down.b32 %r1|%p1, %r2, 1, 31, -1; ld.b32 %r1, [%rd1].unified;
+         vmad.s32.s32.s32 %r1.h1, %r2.b3, -%r3, -%r4.h0;",
     );
     let all = instructions(&function);
     let r = |n: u32| Operand::Reg(RegId(n));
@@ -241,6 +242,9 @@ fn operands_of_every_kind() {
             Operand::NotReg(RegId(20))
         ]
     );
+    let part = |n: u32, first, bits, negative| Operand::Part(RegId(n), Part { first, bits, negative });
+    let parts = [part(1, 16, 16, false), part(2, 24, 8, false), part(3, 0, 32, true), part(4, 0, 16, true)];
+    assert_eq!(all.last().unwrap().operands, parts);
     assert_eq!(all[4].operands[1], Operand::Special(Special::TidY));
     assert_eq!(all[5].operands[1], Operand::Special(Special::EnvReg(3)));
     assert_eq!(all[6].operands[1], Operand::Int(32, false));
