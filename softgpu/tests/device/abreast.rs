@@ -522,7 +522,7 @@ fn all_lanes_come_to_where_a_warp_asks_who_has_come() {
         let depth = &mut expected[32 + ((lane * lane * 7 + round * 11) & 15) as usize];
         *depth = own(lane, round).min(*depth);
     }
-    assert_eq!(warps.run("asked", &vec![7; 48], 32, 32, &[], rounds as i32), expected);
+    assert_eq!(warps.run("asked", &[7; 48], 32, 32, &[], rounds as i32), expected);
     assert_eq!(warps.run("asked_behind_loops", &[7; 32], 32, 32, &[], rounds as i32), [0; 32]);
 }
 
