@@ -724,10 +724,11 @@ impl Resident {
             let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
             let warp = &mut self.warps[w];
             if warp.yielded != 0 {
-                warp.rounds += 1;
                 // Who asks for whoever has come does not count on all, but a lane that has let others go first may just be about to come.
                 let asks = kind == CutKind::ActiveMask;
-                if warp.rounds < if asks { LITTLE_PATIENCE } else { self.patience } {
+                let patience = if asks { LITTLE_PATIENCE } else { self.patience };
+                warp.rounds += 1;
+                if warp.rounds < patience {
                     return;
                 }
                 if !asks {

@@ -61,7 +61,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// What an instruction on words makes of its sources, before it is clamped.
+/// What an instruction makes of its sources, or of a lane of each, before it is clamped.
 fn computed(op: &str, x: i128, y: i128) -> i128 {
     match op {
         "vadd" => x + y,
@@ -69,12 +69,15 @@ fn computed(op: &str, x: i128, y: i128) -> i128 {
         "vabsdiff" => (x - y).abs(),
         "vmin" => x.min(y),
         "vmax" => x.max(y),
+        // The mean, rounded away from zero.
+        "vavrg" => (x + y + i128::from(x + y >= 0)) >> 1,
         "vset.lt" => i128::from(x < y),
         "vset.ge" => i128::from(x >= y),
         "vshl.clamp" => x << y.min(32),
         "vshl.wrap" => x << (y & 31),
         "vshr.clamp" => x >> y.min(32),
-        _ => x >> (y & 31),
+        "vshr.wrap" => x >> (y & 31),
+        _ => unreachable!("{op}"),
     }
 }
 
@@ -87,6 +90,12 @@ fn range(ty: &str, bits: u32) -> (i128, i128) {
 fn selected(selector: &str) -> (u32, u32) {
     let number = selector.chars().last().and_then(|c| c.to_digit(10)).unwrap_or(0);
     (number, [("h", 16), ("b", 8)].into_iter().find(|(name, _)| selector.contains(name)).map_or(32, |s| s.1))
+}
+
+/// The part of a source that a selector names, as a number.
+fn source(value: u64, selector: &str, ty: &str) -> i128 {
+    let (number, bits) = selected(selector);
+    part(value, number, bits, ty)
 }
 
 /// Instructions on words that name parts of them, and that write part of their result.
@@ -129,10 +138,6 @@ fn words(all: &mut Vec<Case>) {
                     let third = if second || !z.is_empty() { ", a2" } else { "" };
                     let body = format!("{opcode} d0{z}, a0{x}, a1{y}{third};");
                     all.push(Case::new(&opcode, &body, &[INT; 3], &[Class::B32], move |v| {
-                        let source = |value: u64, selector: &str, ty: &str| {
-                            let (number, bits) = selected(selector);
-                            part(value, number, bits, ty)
-                        };
                         let (number, bits) = selected(z);
                         let value = computed(op, source(v[0], x, a), source(v[1], y, b));
                         let (low, high) = range(d, bits);
@@ -170,10 +175,6 @@ fn products(all: &mut Vec<Case>) {
                     let body =
                         format!("{opcode} d0, {}a0{x}, {}a1{y}, {}a2;", minus("a"), minus("b"), minus("c"));
                     all.push(Case::new(&opcode, &body, &[INT; 3], &[Class::B32], move |v| {
-                        let source = |value: u64, selector: &str, ty: &str| {
-                            let (number, bits) = selected(selector);
-                            part(value, number, bits, ty)
-                        };
                         let product = source(v[0], x, a) * source(v[1], y, b);
                         let c = part(v[2], 0, 32, d);
                         let sum = match negated {
@@ -222,22 +223,9 @@ fn case(
     let body = format!("{opcode} d0, a0, a1{third};");
     Case::new(&opcode, &body, &[INT; 3], &[Class::B32], move |v| {
         let width = 32 / lanes;
-        let (low, high) = if d == "s32" {
-            (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1)
-        } else {
-            (0, (1i128 << width) - 1)
-        };
+        let (low, high) = range(d, width);
         let lane = |n: u32| {
-            let (x, y) = (part(v[0], n, width, a), part(v[1], n, width, b));
-            let result = match op {
-                "vadd" => x + y,
-                "vsub" => x - y,
-                "vabsdiff" => (x - y).abs(),
-                "vmin" => x.min(y),
-                "vmax" => x.max(y),
-                // The mean, rounded away from zero.
-                _ => (x + y + i128::from(x + y >= 0)) >> 1,
-            };
+            let result = computed(op, part(v[0], n, width, a), part(v[1], n, width, b));
             if sat.is_empty() { result } else { result.clamp(low, high) }
         };
         let result = if lanes == 1 {

@@ -36,11 +36,7 @@ impl<'a> Emitter<'a, '_> {
             let p = self.lane_of(x, lane, bits, a.is_signed());
             let q = self.lane_of(y, lane, bits, b.is_signed());
             let value = self.video_lane(op, p, q);
-            let value = match (sat, d.is_signed()) {
-                (false, _) => value,
-                (true, true) => self.clamp_signed(value, bits),
-                (true, false) => self.clamp_unsigned(value, bits),
-            };
+            let value = if sat { self.clamp(value, bits, d) } else { value };
             if secondary == Secondary::Add {
                 // The sum takes the lanes as they are, truncated to their width only when stored.
                 let value = self.truncate_lane(value, bits, d.is_signed());
@@ -73,11 +69,7 @@ impl<'a> Emitter<'a, '_> {
             Operand::Part(register, part) => (Operand::Reg(register), part),
             _ => (target.clone(), Part::WHOLE),
         };
-        let value = match (sat, d.is_signed()) {
-            (false, _) => value,
-            (true, true) => self.clamp_signed(value, part.bits.into()),
-            (true, false) => self.clamp_unsigned(value, part.bits.into()),
-        };
+        let value = if sat { self.clamp(value, part.bits.into(), d) } else { value };
         let mut value = self.b.ins().ireduce(types::I32, value);
         if let Some(c) = o.get(3) {
             let c = self.src(c, Type::B32)?;
@@ -115,10 +107,7 @@ impl<'a> Emitter<'a, '_> {
         }
         let (x, y) = (self.part_of(self.operand(o, 1)?, a)?, self.part_of(self.operand(o, 2)?, b)?);
         let c = match *self.operand(o, 3)? {
-            Operand::Part(register, part) if part.bits == 32 => {
-                self.src(&Operand::Reg(register), Type::B32)?
-            }
-            Operand::Part(..) => return Err(self.refuse("What is added is a whole register")),
+            Operand::Part(register, _) => self.src(&Operand::Reg(register), Type::B32)?,
             ref c => self.src(c, Type::B32)?,
         };
         let signed = a.is_signed() || b.is_signed() || of_product || of_sum;
@@ -157,9 +146,9 @@ impl<'a> Emitter<'a, '_> {
             // What does not fit one word is far beyond the range.
             let sign = if signed { self.b.ins().sshr_imm_u(low, 63) } else { zero };
             let fits = self.b.ins().icmp(IntCC::Equal, above, sign);
-            let far = self.b.ins().sshr_imm_u(above, 63);
-            let far = self.b.ins().bxor_imm_u(far, i64::MAX);
             low = if signed {
+                let far = self.b.ins().sshr_imm_u(above, 63);
+                let far = self.b.ins().bxor_imm_u(far, i64::MAX);
                 let low = self.b.ins().select(fits, low, far);
                 self.clamp_signed(low, 32)
             } else {
@@ -170,6 +159,11 @@ impl<'a> Emitter<'a, '_> {
         }
         let value = self.b.ins().ireduce(types::I32, low);
         self.set(self.operand(o, 0)?, Type::B32, value)
+    }
+
+    /// Clamps a number to what fits so many bits of a type.
+    fn clamp(&mut self, value: Value, bits: u32, ty: Type) -> Value {
+        if ty.is_signed() { self.clamp_signed(value, bits) } else { self.clamp_unsigned(value, bits) }
     }
 
     /// A source, or the part of it that is named, extended to 64 bits.

@@ -106,7 +106,7 @@ fn exchanging(form: &Form) -> Option<Access> {
 
 /// What the instructions of a function access.
 pub(super) struct Accesses<'a> {
-    forms: &'a Forms,
+    pub(super) forms: &'a Forms,
     /// Statements that access the block's memory though the text does not say so.
     shared: BTreeSet<usize>,
 }
@@ -159,11 +159,6 @@ impl<'a> Accesses<'a> {
         let said = matches!(op, Op::Atom { shared: true, .. })
             || matches!(op, Op::Ld { place, .. } | Op::St { place, .. } if *place == MemoryTarget::Shared);
         said || self.shared.contains(&at)
-    }
-
-    /// See [`Forms::exchanging`].
-    pub(super) fn exchanging(&self, instruction: &Instruction) -> Option<Access> {
-        self.forms.exchanging(instruction)
     }
 
     /// Whether a statement is a volatile access to the block's memory, before which lanes wait anyway.

@@ -137,7 +137,7 @@ fn collect(
         for at in range.first..range.end {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
             let op = &ops[instruction.form.0 as usize];
-            let Some(access) = all.exchanging(instruction) else { continue };
+            let Some(access) = all.forms.exchanging(instruction) else { continue };
             let shared = all.is_shared(at, op);
             let Some((operand, bytes)) = accessed(instruction, op) else { continue };
             let Some(address) = addresses.address(operand) else { continue };
