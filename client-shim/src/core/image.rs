@@ -186,10 +186,15 @@ pub(super) fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
     image::for_device(bytes, accepts)
 }
 
-/// The kernels in what [`for_device`] yields, as far as they can be told without compiling it.
+/// The kernels in what [`for_device`] yields, as far as they can be told without compiling it. Nothing where the device runs machine code
+/// that was made of another source than the PTX.
 pub(super) fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo>> {
     let (major, minor) = info.compute_capability;
-    super::sketch::kernels(&image::ptx_for(bytes, major * 10 + minor).ok()?)
+    let capability = major * 10 + minor;
+    if info.accepts_cubin && !image::is_text_of_code(bytes, capability) {
+        return None;
+    }
+    super::sketch::kernels(&image::ptx_for(bytes, capability).ok()?)
 }
 
 /// The managed variables in an image's PTX, and their sizes. What cannot be read has none that we could place.

@@ -15,6 +15,9 @@
 
 use rgpu_device::{FunctionInfo, ParamInfo};
 
+/// To so many bytes the parameters of all devices' kernels are aligned as their PTX says.
+const MOST_ALIGNED: u32 = 16;
+
 /// The kernels of a PTX text in their order. What only a compiler knows is 0.
 pub(super) fn kernels(text: &str) -> Option<Vec<FunctionInfo>> {
     if text.contains("/*") {
@@ -160,7 +163,8 @@ fn parameters(words: &mut Words<'_>) -> Option<Vec<ParamInfo>> {
             }
         }
         let (size, align) = (size?, align?);
-        if !align.is_power_of_two() {
+        // What is aligned more closely, such as a tensor map, lies where the device's own memory for parameters says.
+        if !align.is_power_of_two() || align > MOST_ALIGNED {
             return None;
         }
         let offset = end.checked_next_multiple_of(align)?;
@@ -233,6 +237,8 @@ mod tests {
         assert!(kernels(".entry a(.param .texref t) {}").is_none());
         assert!(kernels(".entry a(.param .u64 p").is_none());
         assert!(kernels(".entry a(.param .align 3 .b8 p[4]) {}").is_none());
+        assert!(kernels(".entry a(.param .align 16 .b8 p[16]) {}").is_some());
+        assert!(kernels(".entry a(.param .u32 n, .param .align 128 .b8 map[128]) {}").is_none());
         assert_eq!(kernels("nothing here"), Some(Vec::new()));
     }
 

@@ -111,6 +111,22 @@ impl Hardware {
         self.begin()
     }
 
+    /// Its compute capability: 90 for 9.0.
+    ///
+    /// # Errors
+    ///
+    /// What failed, and how.
+    pub fn capability(&self) -> Result<u32, String> {
+        const MAJOR: c_int = 75;
+        const MINOR: c_int = 76;
+        let get = |attribute: c_int| {
+            let mut value: c_int = 0;
+            call!(self, "cuDeviceGetAttribute"(&mut value => *mut c_int, attribute => c_int, self.device => c_int))?;
+            Ok::<_, String>(value as u32)
+        };
+        Ok(get(MAJOR)? * 10 + get(MINOR)?)
+    }
+
     /// Where its memory begins.
     pub fn memory(&self) -> u64 {
         self.memory

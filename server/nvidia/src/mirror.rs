@@ -184,11 +184,10 @@ impl Mirror {
             return false;
         };
         let mut found = false;
-        for at in (0..=data.len() - 8).step_by(step) {
-            let value = u64::from_le_bytes(data[at..at + 8].try_into().unwrap_or([0; 8]));
+        let mut look = |value: u64| {
             // One past the end is an address that programs use, too.
             if value < low || value > high {
-                continue;
+                return;
             }
             let last = all.partition_point(|a| a.range.base <= value);
             if let Some(area) = last.checked_sub(1).map(|i| &all[i])
@@ -197,6 +196,14 @@ impl Mirror {
                 area.reached.store(true, SeqCst);
                 found = true;
             }
+        };
+        if step == 8 {
+            for block in data.chunks(BLOCK).filter(|block| may_hold(block, low, high)) {
+                block.as_chunks().0.iter().for_each(|value| look(u64::from_le_bytes(*value)));
+            }
+        } else {
+            let values = data.windows(8).step_by(step);
+            values.for_each(|value| look(u64::from_le_bytes(value.try_into().unwrap_or([0; 8]))));
         }
         found
     }
@@ -314,6 +321,18 @@ impl Mirror {
             area.inner.lock().variables.retain(|v| v.module != module);
         }
     }
+}
+
+/// Bytes that [`may_hold`] looks through at once.
+const BLOCK: usize = 4096;
+
+/// Whether one of the numbers of eight bytes may lie between these, as far as their upper halves tell: for much data without addresses, as
+/// which it is compiled to few instructions.
+fn may_hold(data: &[u8], low: u64, high: u64) -> bool {
+    let [low, high] = [low, high].map(|bound| (bound >> 32) as u32);
+    let span = high - low;
+    let upper = |value: &[u8; 8]| u32::from_le_bytes([value[4], value[5], value[6], value[7]]);
+    data.as_chunks().0.iter().fold(false, |may, value| may | (upper(value).wrapping_sub(low) <= span))
 }
 
 impl Area {
@@ -567,6 +586,21 @@ fn differences(mine: &[u8], twin: &[u8], mut found: impl FnMut(std::ops::Range<u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_that_may_hold_an_address_is_found() {
+        let (low, high) = (0x1234_0000_0000, 0x1236_4000_0000);
+        let holds = |value: u64| {
+            let mut block = vec![0x55; 64];
+            block[40..48].copy_from_slice(&value.to_le_bytes());
+            may_hold(&block, low, high)
+        };
+        assert!([low, low + 5, high, 0x1235_ffff_ffff].into_iter().all(holds));
+        assert!(![0, low - 1, 0x1237_0000_0000, u64::MAX].into_iter().any(holds));
+        // The upper halves alone do not tell: such a block is looked through.
+        assert!(holds(high + 1));
+        assert!(!may_hold(&low.to_le_bytes()[..7], low, high));
+    }
 
     #[test]
     fn differences_are_found_to_the_byte() {

@@ -142,15 +142,16 @@ impl On<'_> {
             core.mirror.overlay(core, self.turn, host_addr, &mut data)?;
             core.enter(self.ordinal)?;
         }
-        if to.region.addr.is_multiple_of(8) {
-            core.mirror.look_for_addresses(self.turn, &data, 8);
-        }
         let mut rest = &data[..];
         for rows in pieces(to.region, LARGE as u64) {
             let len = rows.bytes() as usize;
             let mut buffer = self.belongings.staging.take(len)?;
             let part;
             (part, rest) = rest.split_at(len.min(rest.len()));
+            // Piece by piece, so that the processor still has each at hand when it is copied.
+            if rows.addr.is_multiple_of(8) {
+                core.mirror.look_for_addresses(self.turn, part, 8);
+            }
             buffer.bytes_mut(part.len()).copy_from_slice(part);
             self.move_rows(&rows, &buffer, true)?;
             self.then(move |_| drop(buffer)).map(drop)?;

@@ -60,6 +60,12 @@ impl<'a> Entry<'a> {
         self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY) != 0
     }
 
+    /// Whether it is for the same architecture as another entry, and as specific to it.
+    pub(super) fn is_of_architecture(&self, other: &Entry<'_>) -> bool {
+        let specific = |entry: &Entry<'_>| entry.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY);
+        self.architecture == other.architecture && specific(self) == specific(other)
+    }
+
     /// Which of several that suit is the best: the highest.
     pub(super) fn rank(&self) -> (u32, u64, (u16, u16)) {
         (self.architecture, self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY), self.version)

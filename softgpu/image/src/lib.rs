@@ -179,6 +179,21 @@ pub fn ptx_for(bytes: &[u8], capability: u32) -> Result<String> {
     Ok(text)
 }
 
+/// Whether [`ptx_for`]'s text and the machine code that a device of this compute capability runs were made of the same source. Programs
+/// are often compiled for several architectures, of which the newest one alone has its PTX in the image; what a kernel prescribes about
+/// its blocks may differ between them. True where there is no such machine code.
+pub fn is_text_of_code(bytes: &[u8], capability: u32) -> bool {
+    if sniff(bytes) != Some(ImageKind::Container) {
+        return true;
+    }
+    let Ok(all) = entries(bytes) else { return false };
+    let code = all.iter().filter(|e| e.kind == EntryKind::Cubin && e.suits(capability));
+    match (code.max_by_key(|e| e.rank()), best_text(all.iter(), capability)) {
+        (Some(code), Some(text)) => code.is_of_architecture(text),
+        _ => true,
+    }
+}
+
 /// Refuses a text of a version that nobody here has read about.
 fn check_version(text: &str) -> Result<()> {
     let rest = text.find(".version").map_or("", |at| &text[at + ".version".len()..]);

@@ -115,6 +115,22 @@ fn only_what_a_device_can_use_is_sent() {
 }
 
 #[test]
+fn code_of_another_architecture_is_not_the_texts() {
+    let code = |architecture, flags| entry_bytes(2, architecture, flags, b"\x7fELF");
+    let text =
+        |architecture: u32| entry_bytes(1, architecture, 0, ptx(&format!("sm_{architecture}")).as_bytes());
+    let both = container(&[code(80, 0), code(90, 0), text(80)]);
+    assert!(is_text_of_code(&both, 80) && is_text_of_code(&both, 86));
+    assert!(!is_text_of_code(&both, 90));
+    // The text is compiled for what there is no code for.
+    assert!(is_text_of_code(&both, 100));
+    assert!(is_text_of_code(&container(&[code(80, 0), code(90, 0), text(80), text(90)]), 90));
+    const FLAG_ARCHITECTURE: u64 = 0x10_0000;
+    assert!(!is_text_of_code(&container(&[code(90, FLAG_ARCHITECTURE), text(90)]), 90));
+    assert!(is_text_of_code(ptx("sm_80").as_bytes(), 90));
+}
+
+#[test]
 fn images_are_told_apart() {
     assert_eq!(sniff(&container(&[])), Some(ImageKind::Container));
     assert_eq!(sniff(b"\x7fELF\x02\x01"), Some(ImageKind::Cubin));

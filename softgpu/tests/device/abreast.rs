@@ -1,57 +1,87 @@
 //! Warps whose lanes exchange values through memory and count on going abreast, as a device's do. The kernels are those of
-//! `abreast.cu`; each result is computed here step by step, all lanes at a time.
+//! `abreast.cu`; each result is computed here step by step, all lanes at a time. Where `RGPU_TEST_DRIVER` names the driver of a real GPU,
+//! that GPU runs the kernels, which shows whether its lanes do go so.
 
+use rgpu_conformance::hardware::{Hardware, Shape};
 use rgpu_device::{Device, Launch, ModuleInfo};
 
 use super::{LEGACY, Rig};
 
-const PTX: &[u8] = include_bytes!("abreast.ptx");
+const PTX: &str = include_str!("abreast.ptx");
 /// The same source as a compiler translates it that optimizes nothing: functions are called, and get pointers that may lead anywhere.
-const UNOPTIMIZED: &[u8] = include_bytes!("abreast_unoptimized.ptx");
+const UNOPTIMIZED: &str = include_str!("abreast_unoptimized.ptx");
 /// The variable by which a process of tests is told to take that.
 const VARIABLE: &str = "ABREAST_UNOPTIMIZED";
 const MODULE: u64 = 8;
 
+/// Bytes from one array to the next.
+const APART: u64 = 64 << 10;
+
 struct Warps {
     rig: Rig,
     module: ModuleInfo,
+    ptx: &'static str,
+    hardware: Option<Hardware>,
 }
 
 impl Warps {
     fn new() -> Self {
         let rig = Rig::new();
         let ptx = if std::env::var_os(VARIABLE).is_some() { UNOPTIMIZED } else { PTX };
-        let module = rig.gpu.module_load(0, MODULE, ptx, &[]).unwrap();
-        Self { rig, module }
+        let module = rig.gpu.module_load(0, MODULE, ptx.as_bytes(), &[]).unwrap();
+        Self { rig, module, ptx, hardware: Hardware::asked() }
     }
 
     /// Addresses of three arrays, which lie far apart.
     fn array(&self, index: u64) -> u64 {
-        self.rig.memory + index * (64 << 10)
+        self.hardware.as_ref().map_or(self.rig.memory, Hardware::memory) + index * APART
+    }
+
+    /// Writes to the array of that number.
+    fn write(&self, index: u64, data: &[i32]) {
+        let Some(gpu) = &self.hardware else { return self.rig.write(self.array(index), data) };
+        let bytes: Vec<u8> = data.iter().flat_map(|value| value.to_le_bytes()).collect();
+        gpu.write((index * APART) as usize, &bytes).unwrap();
+    }
+
+    /// Reads that array.
+    fn read(&self, index: u64, count: usize) -> Vec<i32> {
+        let Some(gpu) = &self.hardware else { return self.rig.read(self.array(index), count) };
+        let mut bytes = vec![0; count * 4];
+        gpu.read((index * APART) as usize, &mut bytes).unwrap();
+        bytes.chunks_exact(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap())).collect()
     }
 
     /// Runs a kernel over `data`, with so many threads to a block, and gives back what becomes of it. `more` are the parameters
     /// behind the array's address.
     fn run(&self, name: &str, data: &[i32], block: u32, threads: u32, more: &[u64], last: i32) -> Vec<i32> {
-        self.rig.write(self.array(0), data);
+        self.write(0, data);
         let mut params = self.array(0).to_le_bytes().to_vec();
         more.iter().for_each(|addr| params.extend(addr.to_le_bytes()));
         params.extend(last.to_le_bytes());
-        let function = self.module.functions.iter().position(|f| f.name == name).unwrap() as u32;
+        let (grid, block, shared) = ([threads / block, 1, 1], [block, 1, 1], 128);
+        let function = self.module.functions.iter().position(|f| f.name == name).unwrap();
+        if let Some(gpu) = &self.hardware {
+            // A driver refuses more than the kernel takes.
+            params.truncate(self.module.functions[function].param_bytes() as usize);
+            let kernel = gpu.load(self.ptx, name).unwrap();
+            gpu.launch(&kernel, Shape { grid, block, shared }, &params).unwrap();
+            return self.read(0, data.len());
+        }
         let launch = Launch {
             stream: LEGACY,
             module: MODULE,
-            function,
-            grid: [threads / block, 1, 1],
-            block: [block, 1, 1],
-            shared_bytes: 128,
+            function: function as u32,
+            grid,
+            block,
+            shared_bytes: shared,
             cooperative: false,
             cluster: [0; 3],
             params: &params,
         };
         self.rig.gpu.launch(launch).unwrap();
         self.rig.sync().unwrap();
-        self.rig.read(self.array(0), data.len())
+        self.read(0, data.len())
     }
 }
 
@@ -236,7 +266,7 @@ fn one_lane_takes_a_row_before_the_others_begin_the_next_one() {
 fn all_lanes_have_stored_where_data_lead_before_one_changes_its_element() {
     let warps = Warps::new();
     let table: Vec<i32> = (0..32).map(|lane| (lane * 7 + 3) % 32).collect();
-    warps.rig.write(warps.array(1), &table);
+    warps.write(1, &table);
     for (block, rounds) in [(32, 1), (64, 5), (128, 9)] {
         let data = numbers(128);
         let expected = by_warp(&data, 32, |warp| {
@@ -258,7 +288,7 @@ fn lanes_that_walk_a_tree_together_stay_together() {
     // Eight branches of eight leaves.
     let (leaves, all) = (9, 73);
     let children: Vec<i32> = (0..all * 8).map(|child| if child + 1 < all { child + 1 } else { -1 }).collect();
-    warps.rig.write(warps.array(1), &children);
+    warps.write(1, &children);
     let data = numbers(128);
     let expected = by_warp(&data, 32, |warp| {
         let is_whole = |child: i32| warp.iter().all(|own| own & 31 > child);
@@ -283,7 +313,7 @@ fn all_lanes_take_from_a_stack_what_one_has_put_there() {
         if has { next - 2 } else { -1 }
     };
     let children: Vec<i32> = (0..200).map(child).collect();
-    warps.rig.write(warps.array(1), &children);
+    warps.write(1, &children);
     let walk = |warp: i32| {
         let (mut stack, mut node, mut sum) = (Vec::new(), warp, 0i32);
         loop {
@@ -312,7 +342,7 @@ fn all_lanes_take_from_a_stack_what_one_has_put_there() {
 fn all_lanes_have_fetched_elements_before_one_stores_its_own() {
     let warps = Warps::new();
     let table: Vec<i32> = (0..32).map(|lane| (lane * 11 + 5) % 32).collect();
-    warps.rig.write(warps.array(1), &table);
+    warps.write(1, &table);
     for (block, rounds) in [(32, 1), (64, 3), (128, 6)] {
         let data = numbers(128);
         let expected = by_warp(&data, 32, |warp| {
@@ -330,7 +360,7 @@ fn all_lanes_have_added_before_one_of_them_looks() {
     let warps = Warps::new();
     let data = numbers(256);
     for how in 0..4 {
-        warps.rig.write(warps.array(1), &[0; 8]);
+        warps.write(1, &[0; 8]);
         let expected = by_warp(&data, 32, |warp| {
             let sum = warp.iter().sum::<i32>();
             match how {
@@ -360,7 +390,7 @@ fn all_lanes_have_added_before_one_of_them_looks() {
 #[test]
 fn lanes_meet_in_loops_that_begin_in_their_middle() {
     let warps = Warps::new();
-    warps.rig.write(warps.array(1), &[0]);
+    warps.write(1, &[0]);
     let taken = |count: usize| vec![1; count].into_iter().chain(vec![0; 1024 - count]).collect::<Vec<i32>>();
     assert_eq!(warps.run("rounds", &[0; 32], 32, 32, &[], 9), vec![9; 32]);
     assert_eq!(warps.run("pool", &[0; 1024], 32, 32, &[warps.array(1)], 1000), taken(1000));
@@ -543,7 +573,7 @@ fn lanes_that_begin_in_later_turns_of_loops_ask_with_those_of_their_turn() {
         (0..32).filter(is_here).for_each(|lane| lanes[lane] = here);
     }
     let rows: Vec<i32> = (0..32).map(|lane| (*box_of(lane).0.start() as i32) << 16).collect();
-    warps.rig.write(warps.array(1), &rows);
+    warps.write(1, &rows);
     assert_eq!(warps.run("boxes", &vec![0; expected.len()], 32, 32, &[warps.array(1)], 16), expected);
 }
 
@@ -552,12 +582,12 @@ fn kernels_that_exchange_nothing_or_have_barriers_do_what_they_did() {
     let warps = Warps::new();
     let n = 300;
     let (other, data) = (numbers(n), numbers(n));
-    warps.rig.write(warps.array(1), &other);
-    warps.rig.write(warps.array(2), &vec![1; 5 * n]);
+    warps.write(1, &other);
+    warps.write(2, &vec![1; 5 * n]);
     let expected: Vec<i32> = (0..n).map(|i| data[i] * 2 + other[n - 1 - i]).collect();
     let more = [warps.array(1), warps.array(2)];
     assert_eq!(warps.run("ordinary", &data, 64, 128, &more, n as i32), expected);
-    let part = warps.rig.read(warps.array(2), 5 * n);
+    let part = warps.read(2, 5 * n);
     for (i, value) in expected.iter().enumerate() {
         assert_eq!(part[i], 1 + value);
         let mut own = [1i32; 4];

@@ -113,6 +113,8 @@ pub(crate) struct Case {
     pub shared: u32,
     /// Blocks of a cluster, or 0.
     pub cluster: u32,
+    /// Whether PTX's text has it and NVIDIA's compiler refuses it.
+    pub is_refused_by_ptxas: bool,
 }
 
 /// What output slots hold before the kernel runs.
@@ -140,6 +142,7 @@ impl Case {
             model: Model::Lane(Box::new(model)),
             shared: 0,
             cluster: 0,
+            is_refused_by_ptxas: false,
         }
     }
 
@@ -187,6 +190,12 @@ impl Case {
     /// A newer target.
     pub(crate) fn target(mut self, target: &'static str) -> Self {
         self.target = target;
+        self
+    }
+
+    /// What NVIDIA's compiler refuses, though PTX's text has it: no hardware is asked.
+    pub(crate) fn refused_by_ptxas(mut self) -> Self {
+        self.is_refused_by_ptxas = true;
         self
     }
 
@@ -311,7 +320,10 @@ impl Case {
             block: BLOCK,
             shared: self.shared,
         };
-        let got = gpu().run(&run).map_err(|error| format!("{name}: {error}"))?;
+        let mut gpu = gpu();
+        let got = if self.is_refused_by_ptxas { gpu.run_bound(&run, &[]) } else { gpu.run(&run) };
+        let got = got.map_err(|error| format!("{name}: {error}"))?;
+        drop(gpu);
         let got: Vec<u64> = got.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
         let wants: Vec<Vec<Want>> = match &self.model {
             Model::Lane(model) => operands.iter().map(|a| model(a)).collect(),

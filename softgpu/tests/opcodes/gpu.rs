@@ -97,6 +97,12 @@ fn first_kernel(ptx: &str) -> &str {
     rest.split(|c: char| !c.is_alphanumeric() && !"_$".contains(c)).next().unwrap_or_default()
 }
 
+/// The architecture that a module is for: 90 for `sm_90a`.
+fn architecture(ptx: &str) -> u32 {
+    let rest = ptx.split_once(".target sm_").map_or("", |(_, rest)| rest);
+    rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// Runs a kernel on a GPU of NVIDIA's.
 fn run_on(gpu: &mut Hardware, run: &Run<'_>) -> std::result::Result<Vec<u8>, String> {
     let place = (whole_pages(run.input.len()) + PAGE) as usize;
@@ -163,7 +169,10 @@ impl Gpu {
 
     /// Runs a kernel and returns the output buffer.
     pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Vec<u8>> {
-        if let Some(hardware) = &mut self.hardware {
+        // What is too new for the hardware can be asked of the software GPU alone.
+        let able =
+            |hardware: &&mut Hardware| hardware.capability().is_ok_and(|it| it >= architecture(run.ptx));
+        if let Some(hardware) = self.hardware.as_mut().filter(able) {
             return run_on(hardware, run)
                 .map_err(|why| Error::new(rgpu_device::Code::LaunchFailed, format!("the GPU: {why}")));
         }

@@ -1,9 +1,12 @@
 //! Random programs whose lanes exchange values through volatile shared memory without waiting for each other, as programs did before
 //! `__syncwarp()`. An interpreter goes through each with all lanes of a warp in step, which meet again where their ways do; machine code for
-//! one thread after another and for vectors of threads has to leave the same.
+//! one thread after another and for vectors of threads has to leave the same. Where `RGPU_TEST_DRIVER` names the driver of a real GPU, that
+//! GPU runs the programs instead.
 
 use std::fmt::Write;
 use std::sync::Arc;
+
+use rgpu_conformance::hardware::{Hardware, Shape};
 
 use super::containment::{Random, Rig};
 use crate::abi::{Kernel, WARP};
@@ -494,8 +497,20 @@ fn launch(rig: &mut Rig, kernel: &Arc<Kernel>, threads: u32, memory: &[u32]) -> 
     Ok(left)
 }
 
-/// How the program of a seed differs, if it does, in machine code for one thread after another, or for vectors of threads too.
-fn difference(rig: &mut Rig, seed: u64, vectors: bool) -> Option<String> {
+/// Runs a program on a GPU of NVIDIA's.
+fn launch_on(gpu: &Hardware, text: &str, threads: u32, memory: &[u32]) -> Result<Vec<u32>, String> {
+    let kernel = gpu.load(text, "k")?;
+    let mut bytes: Vec<u8> = memory.iter().flat_map(|word| word.to_le_bytes()).collect();
+    gpu.write(0, &bytes)?;
+    let shape = Shape { grid: [1; 3], block: [threads, 1, 1], shared: 0 };
+    gpu.launch(&kernel, shape, &gpu.memory().to_le_bytes())?;
+    gpu.read(0, &mut bytes)?;
+    gpu.unload(kernel)?;
+    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
+}
+
+/// How the program of a seed differs, if it does, in machine code for one thread after another, or for vectors of threads too; or on a GPU.
+fn difference(rig: &mut Rig, gpu: Option<&Hardware>, seed: u64, vectors: bool) -> Option<String> {
     let mut generator = Generator(Random(seed));
     let depth = 1 + generator.0.below(3);
     let program = generator.block(Where { depth, divided: false, one: false, leaves: false });
@@ -503,12 +518,7 @@ fn difference(rig: &mut Rig, seed: u64, vectors: bool) -> Option<String> {
     let threads = generator.0.pick(&SIZES);
     let memory: Vec<u32> = (0..BYTES / 4).map(|_| generator.0.bits() as u32).collect();
     let wanted = expected(&program, threads as usize, &memory);
-    let modes = [Mode::Off, if (seed / 10).is_multiple_of(2) { Mode::First } else { Mode::Wide }];
-    let tried = if vectors && vector::possible().is_ok() { 2 } else { 1 };
-    modes[..tried].iter().find_map(|&mode| {
-        vector::CHOSEN.set(Some(mode));
-        let left = rig.compile(&text).map_err(|error| error.to_string());
-        let left = left.and_then(|kernel| launch(rig, &kernel, threads, &memory));
+    let differs = |left: Result<Vec<u32>, String>, how: &str| {
         let why = match left {
             Ok(left) if left == wanted => return None,
             Ok(left) => {
@@ -517,7 +527,17 @@ fn difference(rig: &mut Rig, seed: u64, vectors: bool) -> Option<String> {
             }
             Err(why) => why,
         };
-        Some(format!("seed {seed}, {mode:?}: {why}\n{program:?}\n{text}"))
+        Some(format!("seed {seed}, {how}: {why}\n{program:?}\n{text}"))
+    };
+    if let Some(gpu) = gpu {
+        return differs(launch_on(gpu, &text, threads, &memory), "the GPU");
+    }
+    let modes = [Mode::Off, if (seed / 10).is_multiple_of(2) { Mode::First } else { Mode::Wide }];
+    let tried = if vectors && vector::possible().is_ok() { 2 } else { 1 };
+    modes[..tried].iter().find_map(|&mode| {
+        vector::CHOSEN.set(Some(mode));
+        let left = rig.compile(&text).map_err(|error| error.to_string());
+        differs(left.and_then(|kernel| launch(rig, &kernel, threads, &memory)), &format!("{mode:?}"))
     })
 }
 
@@ -525,11 +545,17 @@ fn difference(rig: &mut Rig, seed: u64, vectors: bool) -> Option<String> {
 fn compare(first: u64, count: u64, every: u64) {
     super::as_on_a_worker(move || {
         let mut rig = Rig::new(true, BYTES);
+        let gpu = Hardware::asked();
+        let mut different = 0;
         for seed in first..first + count {
-            if let Some(how) = difference(&mut rig, seed, seed.is_multiple_of(every)) {
-                panic!("{how}");
+            if let Some(how) = difference(&mut rig, gpu.as_ref(), seed, seed.is_multiple_of(every)) {
+                assert!(gpu.is_some(), "{how}");
+                // How many of them a GPU's compiler changes is of interest, too.
+                different += 1;
+                println!("{how}");
             }
         }
+        assert_eq!(different, 0, "so many of {count} programs left something else on the GPU");
     });
 }
 
