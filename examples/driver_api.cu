@@ -112,7 +112,11 @@ int main() {
     DRIVER(cuMemcpyHtoD, 3020);
     DRIVER(cuMemcpyDtoH, 3020);
     DRIVER(cuMemcpyDtoHAsync, 3020);
+    DRIVER(cuMemcpyDtoDAsync, 3020);
     DRIVER(cuMemsetD32, 3020);
+    DRIVER(cuMemsetD32Async, 3020);
+    DRIVER(cuPointerGetAttribute, 4000);
+    DRIVER(cuLaunchHostFunc, 10000);
     DRIVER(cuLaunchKernel, 4000);
     DRIVER(cuFuncGetAttribute, 2020);
     DRIVER(cuStreamCreate, 2000);
@@ -250,7 +254,36 @@ int main() {
         if (i >= length) e = -1;
         REQUIRE(steps[i] == e, "%d takes %d steps instead of %d", i + 1, steps[i], e);
     }
+
+    // A thread without a context: a stream that the program has made is told its work all the same, as in JAX's threads. Default streams
+    // are of no context then.
+    CUdeviceptr spare;
+    CU(cuMemAlloc_found(&spare, n * sizeof(int)));
+    CU(cuCtxSetCurrent_found(nullptr));
+    for (CUstream other : {(CUstream) nullptr, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+        r = cuLaunchKernel_found(collatz, 1, 1, 1, 64, 1, 1, 0, other, two, nullptr);
+        REQUIRE(r == CUDA_ERROR_INVALID_CONTEXT, "a launch without a context gives %d", (int)r);
+        r = cuStreamSynchronize_found(other);
+        REQUIRE(r == CUDA_ERROR_INVALID_CONTEXT, "a wait without a context gives %d", (int)r);
+    }
+    REQUIRE(cuMemAlloc_found(&nothing, 16) == CUDA_ERROR_INVALID_CONTEXT, "memory without a context");
+    int called = 0, type = 0;
+    CU(cuMemsetD32Async_found(dints, 0xffffffffu, n, stream));
+    for (int i = 0; i < 2; i++) CU(cuLaunchKernel_found(collatz, (n + 63) / 64, 1, 1, 64, 1, 1, 0, stream, two, nullptr));
+    CU(cuMemcpyDtoDAsync_found(spare, dints, n * sizeof(int), stream));
+    CU(cuMemcpyDtoHAsync_found(out.data(), spare, n * sizeof(int), stream));
+    CU(cuLaunchHostFunc_found(stream, [](void* place) { *(int*)place = 7; }, &called));
+    CU(cuEventRecord_found(event, stream));
+    CU(cuStreamSynchronize_found(stream));
+    REQUIRE(called == 7, "the host's function was not called");
+    REQUIRE(memcmp(out.data(), steps.data(), n * sizeof(int)) == 0, "a thread without a context computes something else");
+    CU(cuPointerGetAttribute_found(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, dints));
+    REQUIRE(type == CU_MEMORYTYPE_DEVICE, "the memory is of type %d", type);
+    CU(cuModuleGetFunction_found(&collatz, module, "collatz"));
+    CU(cuFuncGetAttribute_found(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, collatz));
+    CU(cuMemFree_found(spare));
     CU(cuModuleUnload_found(module));
+    CU(cuCtxSetCurrent_found(context));
 
     CUmodule bad;
     r = cuModuleLoadData_found(&bad, ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { brew.coffee %r1; }\n");

@@ -64,18 +64,20 @@ int main(int argc, char** argv) {
     }
 
     REQUIRE(cudaGetLastError() == cudaSuccess, "an error at the beginning");
+    // The runtime of 12.x looks at a launch's shape itself; that of 13.x asks the driver, which has no error of its own for it.
+    const cudaError_t IMPOSSIBLE = CUDART_VERSION >= 13000 ? cudaErrorInvalidValue : cudaErrorInvalidConfiguration;
     // Impossible launches are reported at once, and forgotten once asked for.
     nothing<<<1, 2000>>>();
-    REQUIRE(cudaPeekAtLastError() == cudaErrorInvalidConfiguration, "2000 threads: %s",
+    REQUIRE(cudaPeekAtLastError() == IMPOSSIBLE, "2000 threads: %s",
             cudaGetErrorName(cudaPeekAtLastError()));
-    EXPECT_ERROR(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    EXPECT_ERROR(cudaGetLastError(), IMPOSSIBLE);
     CHECK(cudaGetLastError());
     nothing<<<0, 32>>>();
-    EXPECT_ERROR(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    EXPECT_ERROR(cudaGetLastError(), IMPOSSIBLE);
     nothing<<<dim3(1, 70000), 32>>>();
-    EXPECT_ERROR(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    EXPECT_ERROR(cudaGetLastError(), IMPOSSIBLE);
     nothing<<<1, dim3(1, 1, 65)>>>();
-    EXPECT_ERROR(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    EXPECT_ERROR(cudaGetLastError(), IMPOSSIBLE);
     DeviceArray<int> data(256);
     too_greedy<<<1, 32, 1 << 20>>>(data);
     EXPECT_ERROR(cudaGetLastError(), cudaErrorInvalidValue);

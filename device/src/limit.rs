@@ -21,6 +21,7 @@ impl TryFrom<u32> for Limit {
             0 => Ok(Self::StackSize),
             1 => Ok(Self::PrintfFifoSize),
             2 => Ok(Self::MallocHeapSize),
+            7.. => Err(Error::new(Code::InvalidValue, format!("there is no limit {value}"))),
             _ => Err(Error::new(Code::UnsupportedLimit, format!("limit {value} is not supported"))),
         }
     }

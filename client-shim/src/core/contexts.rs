@@ -107,6 +107,11 @@ impl Contexts {
         }
     }
 
+    /// For driver calls that want no current context: what [`Self::driver_context`] finds wrong with one that there is.
+    pub(super) fn check_current(&self) -> Result<()> {
+        if self.context_current_raw() == 0 { Ok(()) } else { self.driver_context().map(drop) }
+    }
+
     /// `cudaSetDevice`: makes the device's primary context the thread's current one.
     pub(super) fn set_device(&self, ordinal: Ordinal) -> Result<()> {
         let context = self.primary_retain_quietly(ordinal)?;

@@ -236,6 +236,11 @@ impl Libraries {
         }
     }
 
+    /// The function that a handle stands for by itself, in whatever context it was loaded.
+    pub(super) fn loaded_function(&self, raw: Raw) -> Option<Arc<Function>> {
+        self.modules.registered_function(raw).ok()
+    }
+
     /// The library of a registered fat binary.
     pub(super) fn registered_library(&self, binary: usize) -> Result<Arc<Library>> {
         if let Some(library) = self.fat_binaries.read().get(&binary) {

@@ -74,6 +74,11 @@ impl Streams {
         }
     }
 
+    /// A stream that the program has made.
+    pub(super) fn created(&self, raw: Raw) -> Result<Arc<Stream>> {
+        self.streams.get(raw)
+    }
+
     fn own_stream(&self, context: &Context) -> Result<Arc<Stream>> {
         let gone = |_| Error::new(Code::Deinitialized, "The thread is ending");
         let known = OWN.try_with(|own| {

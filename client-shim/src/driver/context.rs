@@ -17,7 +17,7 @@ fn limit(number: u32) -> Result<Option<Limit>> {
         2 => Limit::MallocHeapSize,
         // Device-runtime depth and launch count, L2 fetch granularity, persisting L2.
         3..=6 => return Ok(None),
-        _ => return Err(Error::new(Code::UnsupportedLimit, format!("limit {number} is not supported"))),
+        _ => return Err(Error::new(Code::InvalidValue, format!("there is no limit {number}"))),
     }))
 }
 

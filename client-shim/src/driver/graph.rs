@@ -99,7 +99,8 @@ fn general(core: &Core, given: &mut GraphNodeParams) -> Result<Op> {
     })
 }
 
-fn instantiate(out: Out<Raw>, graph: Raw, flags: u64) -> Result<()> {
+fn instantiate(core: &Core, out: Out<Raw>, graph: Raw, flags: u64) -> Result<()> {
+    core.driver_context()?;
     out.check()?;
     if flags & DEVICE_LAUNCH != 0 {
         return Err(not_implemented("a graph that is launched by the device"));
@@ -111,9 +112,16 @@ fn instantiate(out: Out<Raw>, graph: Raw, flags: u64) -> Result<()> {
 }
 
 /// The old ways to instantiate also tell what is wrong, in words and with a node.
-fn instantiate_old(out: Out<Raw>, graph: Raw, node: Out<Raw>, log: Out<c_char>, len: usize) -> Result<()> {
+fn instantiate_old(
+    core: &Core,
+    out: Out<Raw>,
+    graph: Raw,
+    node: Out<Raw>,
+    log: Out<c_char>,
+    len: usize,
+) -> Result<()> {
     node.set_if_wanted(0);
-    let done = instantiate(out, graph, 0);
+    let done = instantiate(core, out, graph, 0);
     if !log.is_null() && len > 0 {
         let text = done.as_ref().err().map_or(String::new(), |error| error.message.clone());
         // SAFETY: the program says that so many bytes are there.
@@ -424,21 +432,21 @@ door! {
     fn cuGraphInstantiate(
         out: Out<Raw>, graph: Raw, node: Out<Raw>, log: Out<c_char>, len: usize,
     ) |core| {
-        instantiate_old(out, graph, node, log, len)
+        instantiate_old(core, out, graph, node, log, len)
     }
     fn cuGraphInstantiate_v2(
         out: Out<Raw>, graph: Raw, node: Out<Raw>, log: Out<c_char>, len: usize,
     ) |core| {
-        instantiate_old(out, graph, node, log, len)
+        instantiate_old(core, out, graph, node, log, len)
     }
     fn cuGraphInstantiateWithFlags(out: Out<Raw>, graph: Raw, flags: u64) |core| {
-        instantiate(out, graph, flags)
+        instantiate(core, out, graph, flags)
     }
     fn cuGraphInstantiateWithParams<const PT>(
         out: Out<Raw>, graph: Raw, params: Out<GraphInstantiateParams>,
     ) |core| {
         let given = params.get()?;
-        let done = instantiate(out, graph, given.flags);
+        let done = instantiate(core, out, graph, given.flags);
         params.set(GraphInstantiateParams { error_node: 0, result: i32::from(done.is_err()), ..given })?;
         done
     }

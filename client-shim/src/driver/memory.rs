@@ -26,6 +26,9 @@ fn is_synchronous(info: &PointerInfo) -> bool {
     SYNCHRONOUS.lock().as_ref().is_some_and(|all| all.contains(&info.buffer_id))
 }
 
+/// `CU_POINTER_ATTRIBUTE_DEVICE_POINTER`.
+const DEVICE_POINTER: u32 = 3;
+
 /// Sets one attribute of a pointer.
 fn set_attribute(value: In<c_void>, number: u32, info: &PointerInfo) -> Result<()> {
     if number != 6 {
@@ -63,7 +66,7 @@ fn attribute(info: &PointerInfo, number: u32, place: Out<c_void>) -> Result<bool
     match number {
         1 => set(place, info.context)?,
         2 => set(place, memory_type)?,
-        3 => set(place, info.device_pointer)?,
+        DEVICE_POINTER => set(place, info.device_pointer)?,
         4 => set(place, if known { info.host_pointer } else { 0 })?,
         5 => return Err(not_implemented("CU_POINTER_ATTRIBUTE_P2P_TOKENS")),
         6 => set(place, u32::from(known && is_synchronous(info)))?,
@@ -110,7 +113,7 @@ door! {
         pitch.set(step as usize)
     }
     fn cuMemFree_v2(address: DevicePtr) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         memory::free(core, address)
     }
     fn cuMemAllocManaged(address: Out<DevicePtr>, bytes: usize, flags: u32) |core| {
@@ -135,7 +138,7 @@ door! {
         address.set(core.host_alloc(&core.driver_context()?, bytes, flags)? as *mut c_void)
     }
     fn cuMemFreeHost(address: *mut c_void) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         core.host_free(address as u64)
     }
     fn cuMemHostRegister(address: *mut c_void, bytes: usize, flags: u32) |core| {
@@ -145,7 +148,7 @@ door! {
         core.host_register(&core.driver_context()?, address as u64, nonzero(bytes)?, flags)
     }
     fn cuMemHostUnregister(address: *mut c_void) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         core.host_unregister(address as u64)
     }
     fn cuMemHostGetDevicePointer_v2(address: Out<DevicePtr>, host: *mut c_void, flags: u32) |core| {
@@ -172,13 +175,17 @@ door! {
             return Err(Code::InvalidValue.into());
         }
         let stream = stream_of(core, stream, PT)?;
-        address.set(memory::alloc_async(core, &core.driver_context()?, &stream, bytes)?)
+        address.set(memory::alloc_async(core, &core.context(stream.context)?, &stream, bytes)?)
     }
     fn cuMemFreeAsync<const PT>(address: DevicePtr, stream: Opaque) |core| {
         memory::free_async(core, &*stream_of(core, stream, PT)?, address)
     }
     fn cuPointerGetAttribute(place: Out<c_void>, number: u32, address: DevicePtr) |core| {
-        core.driver_context()?;
+        core.check_current()?;
+        if number == DEVICE_POINTER {
+            // This one depends on who asks.
+            core.driver_context()?;
+        }
         let info = core.pointer_info(address);
         if info.kind == PointerKind::Unregistered {
             return Err(Error::new(Code::InvalidValue, format!("{address:#x} is not an address that CUDA knows")));
@@ -186,7 +193,7 @@ door! {
         attribute(&info, number, place).map(|_| ())
     }
     fn cuPointerGetAttributes(count: u32, numbers: In<u32>, places: In<Out<c_void>>, address: DevicePtr) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         if count == 0 || numbers.is_null() || places.is_null() {
             return Err(Code::InvalidValue.into());
         }
@@ -199,14 +206,16 @@ door! {
         Ok(())
     }
     fn cuPointerSetAttribute(value: In<c_void>, number: u32, address: DevicePtr) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         set_attribute(value, number, &core.pointer_info(address))
     }
     fn cuMemAdvise(_address: DevicePtr, _bytes: usize, advice: u32, _device: Device) |core| {
         // Advice is a hint.
+        core.driver_context()?;
         if matches!(advice, 1..=6) { Ok(()) } else { Err(Code::InvalidValue.into()) }
     }
     fn cuMemAdvise_v2(_address: DevicePtr, _bytes: usize, advice: u32, _location: MemLocation) |core| {
+        core.driver_context()?;
         if matches!(advice, 1..=6) { Ok(()) } else { Err(Code::InvalidValue.into()) }
     }
     fn cuMemPrefetchAsync<const PT>(address: DevicePtr, _bytes: usize, _device: Device, stream: Opaque)

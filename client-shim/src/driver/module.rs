@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::types::*;
 use super::*;
 use crate::abi::{CStrArg, In, Out};
-use crate::core::{Kernel, Library, Module};
+use crate::core::{Function, Kernel, Library, Module};
 use crate::doors::jit::JitLog;
 
 fn load(core: &Core, module: Out<Opaque>, image: In<c_void>) -> Result<()> {
@@ -73,6 +73,15 @@ unsafe fn preserved(count: u32, options: In<u32>, values: In<*const c_void>) -> 
         })
 }
 
+/// The function behind a `CUfunction`; a `CUkernel` in its place means the function in the thread's current context.
+fn named_function(core: &Core, raw: Opaque) -> Result<Arc<Function>> {
+    core.check_current()?;
+    match core.loaded_function(raw as usize) {
+        Some(function) => Ok(function),
+        None => core.function(&core.driver_context()?, raw as usize),
+    }
+}
+
 door! {
     fn cuModuleLoadData(module: Out<Opaque>, image: In<c_void>) |core| {
         load(core, module, image)
@@ -94,11 +103,11 @@ door! {
         module.set(core.module_load_bytes(&context, &read_file(&path)?)?.raw as Opaque)
     }
     fn cuModuleUnload(module: Opaque) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         core.module_unload(module as usize)
     }
     fn cuModuleGetFunction(function: Out<Opaque>, module: Opaque, name: CStrArg) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         let module = core.module(module as usize)?;
         function.set(core.module_function(&module, name.text()?)?.raw as Opaque)
     }
@@ -114,7 +123,7 @@ door! {
         Ok(())
     }
     fn cuModuleGetGlobal_v2(address: Out<DevicePtr>, bytes: Out<usize>, module: Opaque, name: CStrArg) |core| {
-        core.driver_context()?;
+        core.check_current()?;
         let module = core.module(module as usize)?;
         let (at, size) = core.module_global(&module, name.text()?)?;
         address.set_if_wanted(at);
@@ -123,39 +132,39 @@ door! {
     }
 
     fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Opaque) |core| {
-        let function = core.function(&core.driver_context()?, function as usize)?;
+        let function = named_function(core, function)?;
         value.set(core.function_attribute(&function, attribute)?)
     }
     fn cuFuncSetAttribute(function: Opaque, attribute: u32, value: i32) |core| {
-        let function = core.function(&core.driver_context()?, function as usize)?;
+        let function = named_function(core, function)?;
         core.function_set_attribute(&function, attribute, value)
     }
     fn cuFuncSetCacheConfig(function: Opaque, config: u32) |core| {
-        core.function(&core.driver_context()?, function as usize)?;
+        named_function(core, function)?;
         if config > 3 { Err(Code::InvalidValue.into()) } else { Ok(()) }
     }
     fn cuFuncSetSharedMemConfig(function: Opaque, config: u32) |core| {
-        core.function(&core.driver_context()?, function as usize)?;
+        named_function(core, function)?;
         if config > 2 { Err(Code::InvalidValue.into()) } else { Ok(()) }
     }
     fn cuFuncGetModule(module: Out<Opaque>, function: Opaque) |core| {
-        let function = core.function(&core.driver_context()?, function as usize)?;
+        let function = named_function(core, function)?;
         module.set(function.module.raw as Opaque)
     }
     fn cuFuncGetName(name: Out<*const c_char>, function: Opaque) |core| {
-        let function = core.function(&core.driver_context()?, function as usize)?;
+        let function = named_function(core, function)?;
         name.set(kept_name(&function.declared().name))
     }
     fn cuFuncGetParamInfo(function: Opaque, index: usize, offset: Out<usize>, size: Out<usize>) |core| {
-        let function = core.function(&core.driver_context()?, function as usize)?;
+        let function = named_function(core, function)?;
         param(function.declared(), index, offset, size)
     }
     fn cuFuncIsLoaded(state: Out<u32>, function: Opaque) |core| {
-        core.function(&core.driver_context()?, function as usize)?;
+        named_function(core, function)?;
         state.set(1)
     }
     fn cuFuncLoad(function: Opaque) |core| {
-        core.function(&core.driver_context()?, function as usize).map(|_| ())
+        named_function(core, function).map(|_| ())
     }
 
     fn cuLibraryLoadData(

@@ -56,6 +56,6 @@ door! {
             return Err(invalid("a size is 0"));
         }
         let stream = stream_of(core, stream, PT)?;
-        address.set(memory::alloc_from_pool(core, core.driver_context()?, &stream, pool, bytes as u64)?)
+        address.set(memory::alloc_from_pool(core, core.context(stream.context)?, &stream, pool, bytes as u64)?)
     }
 }

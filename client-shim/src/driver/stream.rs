@@ -13,7 +13,7 @@ use crate::graph::{HostCall, Op, capture};
 
 /// The stream that a handle names for the calling thread's current context.
 pub(crate) fn stream_of(core: &Core, raw: Opaque, per_thread: bool) -> Result<Arc<Stream>> {
-    core.stream(&core.driver_context()?, raw as usize, per_thread)
+    core.stream(&core.stream_context(raw as usize)?, raw as usize, per_thread)
 }
 
 /// `CUstreamCallback`.
@@ -37,9 +37,9 @@ fn destroy(core: &Core, raw: usize) -> Result<()> {
     if raw <= 2 {
         return Err(Code::InvalidHandle.into());
     }
-    let stream = core.driver_context().and_then(|context| core.stream(&context, raw, false));
+    // After a kernel's fault, too.
+    let stream = core.stream_context(raw).and_then(|context| core.stream(&context, raw, false));
     core.stream_destroy(raw)?;
-    // A thread without a context may destroy streams as well.
     if let Ok(stream) = stream {
         capture::forget_stream(&*stream);
         attributes::forget_attributes(&stream);

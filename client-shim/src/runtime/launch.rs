@@ -175,7 +175,7 @@ c_functions! {
         }
     }
 
-    /// `cudaLaunchKernel`, `__cudaLaunchKernel`
+    /// `cudaLaunchKernel` and `__cudaLaunchKernel` of 13.x
     fn launch_kernel<const PT>(
         function: *const c_void,
         grid: Dim3,
@@ -184,22 +184,61 @@ c_functions! {
         shared_bytes: usize,
         stream: StreamRef,
     ) -> c_int {
-        if let Ok(bytes) = u32::try_from(shared_bytes) {
-            let config =
-                Config { grid: grid.into(), block: block.into(), shared_bytes: bytes, cooperative: false, cluster: [0; 3] };
-            // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
-            let done =
-                unsafe { launch_again(Door::Runtime, function, stream, PT, &config, args.as_ptr()) };
-            if let Some(code) = done {
-                return code as c_int;
-            }
-        }
-        launch_kernel_guarded::<PT>(function, grid, block, args, shared_bytes, stream)
+        launch_kernel_of::<PT>(Runtime::Cuda13, function, grid, block, args, shared_bytes, stream)
     }
+
+    /// `cudaLaunchKernel` and `__cudaLaunchKernel` of 12.x
+    fn launch_kernel_12<const PT>(
+        function: *const c_void,
+        grid: Dim3,
+        block: Dim3,
+        args: KernelArguments,
+        shared_bytes: usize,
+        stream: StreamRef,
+    ) -> c_int {
+        launch_kernel_of::<PT>(Runtime::Cuda12, function, grid, block, args, shared_bytes, stream)
+    }
+}
+
+/// Whose answers a program expects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runtime {
+    /// 12.x looks at a launch's shape itself.
+    Cuda12,
+    /// 13.x leaves that to the driver, which knows no error of its own for it.
+    Cuda13,
+}
+
+#[inline(always)]
+fn launch_kernel_of<const PT: bool>(
+    runtime: Runtime,
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    args: KernelArguments,
+    shared_bytes: usize,
+    stream: StreamRef,
+) -> c_int {
+    if let Ok(bytes) = u32::try_from(shared_bytes) {
+        let config = Config {
+            grid: grid.into(),
+            block: block.into(),
+            shared_bytes: bytes,
+            cooperative: false,
+            cluster: [0; 3],
+        };
+        // SAFETY: the program passes pointers to the kernel's arguments, as the call demands.
+        let done = unsafe { launch_again(Door::Runtime, function, stream, PT, &config, args.as_ptr()) };
+        if let Some(code) = done {
+            return code as c_int;
+        }
+    }
+    launch_kernel_guarded::<PT>(runtime, function, grid, block, args, shared_bytes, stream)
 }
 
 #[cold]
 fn launch_kernel_guarded<const PT: bool>(
+    runtime: Runtime,
     function: *const c_void,
     grid: Dim3,
     block: Dim3,
@@ -208,7 +247,11 @@ fn launch_kernel_guarded<const PT: bool>(
     stream: StreamRef,
 ) -> c_int {
     call("cudaLaunchKernel", || {
-        launch(function, grid, block, args, shared_bytes, stream, (false, [0; 3]), PT)
+        let done = launch(function, grid, block, args, shared_bytes, stream, (false, [0; 3]), PT);
+        done.map_err(|error| match error.code {
+            Code::InvalidConfiguration if runtime == Runtime::Cuda13 => invalid(error.message),
+            _ => error,
+        })
     })
 }
 

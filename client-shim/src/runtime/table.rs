@@ -22,7 +22,8 @@ entry_points! {
     __cudaGetKernel 12000 [launch::get_kernel_of_stub];
     __cudaGetProcAddress 13000 [unsupported];
     __cudaInitModule 12000 [launch::init_module];
-    __cudaLaunchKernel 12000 / _ptsz 12000 [launch::launch_kernel];
+    __cudaLaunchKernel 12000..13000 as _v12 / _ptsz 12000 [launch::launch_kernel_12];
+    __cudaLaunchKernel 13000 / _ptsz 13000 [launch::launch_kernel];
     __cudaPopCallConfiguration 12000 [launch::pop_call_configuration];
     __cudaPushCallConfiguration 12000 [launch::push_call_configuration];
     __cudaRegisterFatBinary 12000 [launch::register_fat_binary];
@@ -265,7 +266,8 @@ entry_points! {
     cudaLaunchCooperativeKernel 12000 / _ptsz 12000 [launch::launch_cooperative_kernel];
     cudaLaunchCooperativeKernelMultiDevice 12000..13000 [unsupported];
     cudaLaunchHostFunc 12000 / _ptsz 12000 [stream::launch_host_func];
-    cudaLaunchKernel 12000 / _ptsz 12000 [launch::launch_kernel];
+    cudaLaunchKernel 12000..13000 as _v12 / _ptsz 12000 [launch::launch_kernel_12];
+    cudaLaunchKernel 13000 / _ptsz 13000 [launch::launch_kernel];
     cudaLaunchKernelExC 12000 / _ptsz 12000 [launch::launch_kernel_exc];
     cudaLibraryEnumerateKernels 12000 [library::enumerate_kernels];
     cudaLibraryGetGlobal 12000 [library::get_global];

@@ -18,6 +18,8 @@ forward! { contexts:
     /// The thread's current context; [`Code::InvalidContext`] where there is none, [`Code::ContextIsDestroyed`] where it
     /// was destroyed. Fails with the sticky error of the device.
     fn driver_context(&self) -> Result<Arc<Context>>;
+    /// For driver calls that want no current context: what [`Self::driver_context`] finds wrong with one that there is.
+    fn check_current(&self) -> Result<()>;
     /// `cudaSetDevice`: makes the device's primary context the thread's current one.
     fn set_device(&self, ordinal: Ordinal) -> Result<()>;
     /// `cudaGetDevice`: the ordinal of the thread's current context, or else the selected one.

@@ -57,6 +57,8 @@ forward! { libraries:
     fn kernel_function(&self, context: &Arc<Context>, kernel: &Kernel) -> Result<Arc<Function>>;
     /// The function behind a handle. A kernel's handle gives its function in `context`, as CUDA allows.
     fn function(&self, context: &Arc<Context>, raw: Raw) -> Result<Arc<Function>>;
+    /// The function that a handle stands for by itself, in whatever context it was loaded.
+    fn loaded_function(&self, raw: Raw) -> Option<Arc<Function>>;
     /// The function that a host address stands for, loaded in `context`. Addresses nobody registered are
     /// [`InvalidDeviceFunction`](crate::core::Code::InvalidDeviceFunction). A `cudaKernel_t` or `cudaFunction_t` passed in
     /// its place is fine.

@@ -18,12 +18,13 @@ use rgpu_device::{Device, Launch, Ordinal, PreparedLaunch};
 use rgpu_remote::trace;
 
 use crate::core::context::Context;
-use crate::core::error::{self, Result};
+use crate::core::error::{self, Code, Error, Result};
 use crate::core::generation;
 use crate::core::launch::Config;
 use crate::core::module::Function;
 use crate::core::params::{DenseParams, Params, SHORT};
 use crate::core::process::{Core, existing};
+use crate::core::registration::function_at;
 use crate::core::registry::Raw;
 use crate::core::stream::Stream;
 use crate::core::thread;
@@ -150,7 +151,7 @@ pub(crate) unsafe fn launch_again(
 }
 
 #[cold]
-fn failed(door: Door, ordinal: Ordinal, error: error::Error) -> u32 {
+fn failed(door: Door, ordinal: Ordinal, error: Error) -> u32 {
     if let Some(core) = existing() {
         core.devices.note_error(ordinal, &error);
     }
@@ -188,7 +189,13 @@ impl Core {
         let generation = generation::current();
         let context = self.runtime_context()?;
         let stream = self.stream(&context, raw_stream, per_thread)?;
-        let function = self.function_for(&context, host)?;
+        let function = self.function_for(&context, host).map_err(|error| match error.code {
+            // An address for which nothing is registered is taken for a kernel's handle.
+            Code::InvalidDeviceFunction if function_at(host as usize).is_none() => {
+                Error::new(Code::InvalidHandle, error.message)
+            }
+            _ => error,
+        })?;
         // SAFETY: passed on to the caller.
         unsafe { self.launch_as(host as usize, &function, &stream, config, Params::Pointers(args)) }?;
         let key = Key::new(Door::Runtime, host, raw_stream, per_thread, config);
@@ -209,7 +216,7 @@ impl Core {
         params: Params,
     ) -> Result<()> {
         let generation = generation::current();
-        let context = self.driver_context()?;
+        let context = self.stream_context(raw_stream)?;
         let function = self.function(&context, raw_function)?;
         let stream = self.stream(&context, raw_stream, per_thread)?;
         // SAFETY: passed on to the caller.

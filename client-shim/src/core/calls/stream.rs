@@ -12,7 +12,7 @@ use crate::core::mem_op::{self, RawMemOp};
 use crate::core::memory::map::Spot;
 use crate::core::process::Core;
 use crate::core::registry::Raw;
-use crate::core::stream::Stream;
+use crate::core::stream::{PER_THREAD, Stream};
 
 forward! { streams:
     /// The stream behind what a program passed. 0 is the legacy default stream, or with `per_thread` (a caller compiled
@@ -64,6 +64,17 @@ impl Core {
                 self.follow_shared_record(stream, event)
             }
         }
+    }
+
+    /// The context that a driver call on a stream works in: the thread's current one. Where none is current, the context of a stream that
+    /// the program has made; default streams are of no context then.
+    pub(crate) fn stream_context(&self, raw: Raw) -> Result<Arc<Context>> {
+        if raw <= PER_THREAD || self.contexts.context_current_raw() != 0 {
+            return self.contexts.driver_context();
+        }
+        let context = self.context(self.streams.created(raw)?.context)?;
+        self.devices.check_sticky(context.ordinal)?;
+        Ok(context)
     }
 
     /// Has the stream write words of memory, and wait until words have values.

@@ -223,12 +223,15 @@ impl Comparison {
     fn kernel(&mut self, seed: u64, launches: u64) -> Result<(), String> {
         let program = program::generate(seed);
         self.program(&program, seed, launches).map_err(|why| {
+            if self.hardware.is_some() {
+                println!("seed {seed}: {why}");
+            }
             let (program, why) = self.smallest(program, seed, launches, why);
             format!("{}\n{program:?}\nDIFFERENT, seed {seed}: {why}", program.ptx().0)
         })
     }
 
-    /// Takes away from a program what it differs without.
+    /// Takes away from a program what it differs without; for a minute at most where a driver compiles each attempt.
     fn smallest(
         &mut self,
         mut program: Program,
@@ -236,8 +239,11 @@ impl Comparison {
         launches: u64,
         mut why: String,
     ) -> (Program, String) {
-        let mut at = 0;
+        let (mut at, begun) = (0, Instant::now());
         while let Some(smaller) = program.smaller(at) {
+            if self.hardware.is_some() && begun.elapsed() > Duration::from_secs(60) {
+                break;
+            }
             match self.program(&smaller, seed, launches) {
                 Err(still) => (program, why) = (smaller, still),
                 Ok(()) => at += 1,
