@@ -283,6 +283,8 @@ pub(crate) struct Core {
     /// Host functions that streams wait for: their ordinal, and whether they have returned.
     pub functions: Mutex<HashMap<u64, (Ordinal, bool)>>,
     pub function_returned: Condvar,
+    /// Modules that no work uses any more, and their ordinals: see [`Core::unload_idle`].
+    pub unloads: Mutex<Vec<(Ordinal, Arc<Module>)>>,
 }
 
 impl Core {
@@ -303,6 +305,23 @@ impl Core {
         let gpu = self.gpu(ordinal)?;
         gpu.errors.lock().check()?;
         Ok(gpu)
+    }
+
+    /// Unloads the modules that no work uses any more. Not while a stream waits for a host function: the driver waits for all that streams
+    /// have been given, and whoever calls this may be whom the function's end waits for. The last function to return sees to it then.
+    pub(crate) fn unload_idle(&self) {
+        // Locked until all are unloaded, so that no stream is given a function meanwhile.
+        let functions = self.functions.lock();
+        if !functions.is_empty() {
+            return;
+        }
+        let modules = std::mem::take(&mut *self.unloads.lock());
+        for (ordinal, module) in modules {
+            let unloaded = self.enter(ordinal).and_then(|_| self.driver.module_unload(module.raw));
+            if let Err(error) = self.note(ordinal, unloaded) {
+                tracing::debug!("{error}");
+            }
+        }
     }
 
     /// Makes a device's context current on this thread.

@@ -169,6 +169,7 @@ impl NvidiaDevice {
             copies_out: Arc::default(),
             pacer,
             functions: Mutex::default(),
+            unloads: Mutex::default(),
             function_returned: Default::default(),
         });
         for ordinal in 0..core.gpus.len() as Ordinal {

@@ -152,10 +152,8 @@ impl Submitter {
             Op::Unload(handle, module) => {
                 let unload = move |core: &Core| {
                     core.mirror.remove_variables(handle);
-                    let unloaded = core.enter(ordinal).and_then(|_| core.driver.module_unload(module.raw));
-                    if let Err(error) = core.note(ordinal, unloaded) {
-                        tracing::debug!("{error}");
-                    }
+                    core.unloads.lock().push((ordinal, module));
+                    core.unload_idle();
                 };
                 self.later(ordinal, markers, unload);
                 return Ok(());
@@ -473,6 +471,7 @@ impl Submitter {
         core.functions.lock().values_mut().filter(|f| f.0 == ordinal).for_each(|f| f.1 = true);
         core.function_returned.notify_all();
         core.waits.abandon(ordinal);
+        core.unloads.lock().retain(|(other, _)| *other != ordinal);
         self.lanes.retain(|_, lane| lane.stream.ordinal != ordinal);
         self.fenced.retain(|stream| stream.ordinal != ordinal);
         core.orphans.lock().retain(|(o, _)| *o != ordinal);
@@ -612,5 +611,11 @@ unsafe extern "C" fn host_function(argument: *mut c_void) {
             core.function_returned.wait(&mut functions);
         }
         functions.remove(&id);
+        if functions.is_empty() && !core.unloads.lock().is_empty() {
+            let weak = Arc::downgrade(&core);
+            let then =
+                Box::new(move |_: Result<()>| weak.upgrade().iter().for_each(|core| core.unload_idle()));
+            core.waits.push(Wait { ordinal, markers: Vec::new(), launches: 0, tells: false, then });
+        }
     }));
 }

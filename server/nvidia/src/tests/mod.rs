@@ -442,6 +442,31 @@ fn host_functions_come_in_order() {
 }
 
 #[test]
+fn a_module_is_not_unloaded_while_a_stream_waits_for_a_host_function() {
+    let _turn = turn();
+    let it = setup();
+    it.load();
+    let is_unloaded = || with(|fake| fake.log.iter().any(|call| call == "unload"));
+    with(|fake| fake.held.push(1));
+    it.launch(0, 0).unwrap();
+    it.device.module_unload(1).unwrap();
+    // The program's next function runs when the driver is to unload the module, for which it would wait for that function.
+    it.device.stream_create(0, 0x100, false, 0).unwrap();
+    it.device.host_func(0x100, 11).unwrap();
+    while it.app.called.lock().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    release();
+    it.sync(Target::Stream(0)).unwrap();
+    assert!(!is_unloaded());
+    it.device.host_func_done(11).unwrap();
+    it.sync(Target::Stream(0x100)).unwrap();
+    while !is_unloaded() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn mirrored_memory_is_fetched_when_kernels_can_reach_it() {
     let _turn = turn();
     let it = setup();

@@ -33,7 +33,8 @@ fn body(statements: &[Statement], masks: bool, labels: &mut u32) -> Body {
     head.push_str(&writer.tables);
     head.push_str(
         "mov.u32 t0, %tid.z; mov.u32 t1, %ntid.y; mov.u32 t2, %tid.y; mad.lo.u32 t0, t0, t1, t2; mov.u32 t2, %ntid.x; mov.u32 t3, %tid.x;\n\
-         mad.lo.u32 tid, t0, t2, t3; mul.lo.u32 t1, t1, t2; mov.u32 t2, %ntid.z; mul.lo.u32 threads, t1, t2; mov.u32 t0, 0; mov.b32 m0, -1; mov.u32 approx, 0;\n",
+         mad.lo.u32 tid, t0, t2, t3; mul.lo.u32 t1, t1, t2; mov.u32 t2, %ntid.z; mul.lo.u32 threads, t1, t2; mov.u32 t0, 0; mov.u32 approx, 0;\n\
+         and.b32 t1, tid, 0xffffffe0; sub.u32 t1, threads, t1; min.u32 t1, t1, 32; sub.u32 t1, 32, t1; mov.b32 m0, -1; shr.u32 m0, m0, t1;\n",
     );
     if writer.used.local {
         *labels += 1;
