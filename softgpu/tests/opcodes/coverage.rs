@@ -143,7 +143,7 @@ fn document() -> String {
          The models were compared with one ([measurements](measurements/2026-11-24-h100.md)). These differ and are left so:\n\n\
          - with `.ftz` it replaces by zero what rounds up to the least normal number, too\n\
          - `cvt.rna.tf32` makes infinity of a NaN of which only the last bits say so\n\
-         - `vadd`, `vsub`, `vabsdiff`, `vmin` and `vmax` of words, in 27 of 271 forms with `.sat`, `.min` or `.max`\n\
+         - video instructions of words, which ptxas emulates: `.h1` as destination takes the upper half of the result, `.min` and `.max` take their third operand as signed, `.sat` is left out or saturates to the wrong end (284 of 1,111 cases)\n\
          - guarded `testp` and `set` are executed whatever the guard says (ptxas of CUDA 13.0)\n\
          - a barrier that expects bytes may be complete before the last of them is counted\n",
     );
