@@ -1,6 +1,7 @@
 //! What the doors have in common, beyond the types of [`crate::abi`]: the form of their tables, and what two of them do
 //! in the same way.
 
+pub(crate) mod batch;
 pub(crate) mod capture;
 pub(crate) mod graph;
 #[cfg(test)]

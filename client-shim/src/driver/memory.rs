@@ -11,6 +11,7 @@ use super::*;
 use crate::abi::types::MemLocation;
 use crate::abi::{In, Out};
 use crate::core::{PointerInfo, PointerKind};
+use crate::doors::batch::{self, CopyAttributes};
 use crate::doors::{memory, pool};
 
 /// A size of 0 is an error in the driver API.
@@ -232,6 +233,45 @@ door! {
         }
         stream_of(core, stream, PT)?;
         managed(core, address)
+    }
+    fn cuMemPrefetchBatchAsync<const PT>(
+        addresses: In<u64>, sizes: In<usize>, count: usize, places: In<MemLocation>, firsts: In<usize>, number: usize,
+        flags: u64, stream: Opaque,
+    ) |core| {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: the program says how long its lists are.
+        unsafe { batch::prefetches(core, &stream, (addresses, sizes), count, (places, firsts, number), flags) }
+    }
+    fn cuMemDiscardAndPrefetchBatchAsync<const PT>(
+        addresses: In<u64>, sizes: In<usize>, count: usize, places: In<MemLocation>, firsts: In<usize>, number: usize,
+        flags: u64, stream: Opaque,
+    ) |core| {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: as above.
+        unsafe { batch::prefetches(core, &stream, (addresses, sizes), count, (places, firsts, number), flags) }
+    }
+    fn cuMemDiscardBatchAsync<const PT>(
+        addresses: In<u64>, sizes: In<usize>, count: usize, flags: u64, stream: Opaque,
+    ) |core| {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: the program says how long its lists are.
+        unsafe { batch::discards(core, &stream, (addresses, sizes), count, flags) }
+    }
+    fn cuMemcpyBatchAsync<const PT>(
+        to: In<u64>, from: In<u64>, sizes: In<usize>, count: usize, attributes: In<CopyAttributes>, firsts: In<usize>,
+        number: usize, failed: Out<usize>, stream: Opaque,
+    ) |core| {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: the program says how long its lists are, and what memory it copies.
+        unsafe { batch::copies(core, &stream, (to, from, sizes), count, (attributes, firsts, number), Some(failed)) }
+    }
+    fn cuMemcpyBatchAsync_v2<const PT>(
+        to: In<u64>, from: In<u64>, sizes: In<usize>, count: usize, attributes: In<CopyAttributes>, firsts: In<usize>,
+        number: usize, stream: Opaque,
+    ) |core| {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: as above.
+        unsafe { batch::copies(core, &stream, (to, from, sizes), count, (attributes, firsts, number), None) }
     }
 }
 

@@ -308,8 +308,8 @@ entry_points! {
     cuMemAllocPitch(_v2) 3020 [memory::cuMemAllocPitch_v2];
     cuMemBatchDecompressAsync 12060 / _ptsz 12060 [unsupported];
     cuMemCreate 10020 [virtual_memory::cuMemCreate];
-    cuMemDiscardAndPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
-    cuMemDiscardBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cuMemDiscardAndPrefetchBatchAsync 13000 / _ptsz 13000 [memory::cuMemDiscardAndPrefetchBatchAsync];
+    cuMemDiscardBatchAsync 13000 / _ptsz 13000 [memory::cuMemDiscardBatchAsync];
     cuMemExportToShareableHandle 10020 [unsupported];
     cuMemFree 2000 [unsupported];
     cuMemFree(_v2) 3020 [memory::cuMemFree_v2];
@@ -348,7 +348,7 @@ entry_points! {
     cuMemPoolTrimTo 11020 [pool::cuMemPoolTrimTo];
     cuMemPrefetchAsync 8000 / _ptsz 8000 [memory::cuMemPrefetchAsync];
     cuMemPrefetchAsync(_v2) 12020 / _ptsz 12020 [memory::cuMemPrefetchAsync_v2];
-    cuMemPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cuMemPrefetchBatchAsync 13000 / _ptsz 13000 [memory::cuMemPrefetchBatchAsync];
     cuMemRangeGetAttribute 8000 [unsupported];
     cuMemRangeGetAttributes 8000 [unsupported];
     cuMemRelease 10020 [virtual_memory::cuMemRelease];
@@ -380,8 +380,8 @@ entry_points! {
     cuMemcpyAtoH(_v2) 3020 / _ptds 7000 [copy::cuMemcpyAtoH_v2];
     cuMemcpyAtoHAsync 2000 [unsupported];
     cuMemcpyAtoHAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpyAtoHAsync_v2];
-    cuMemcpyBatchAsync 12080 / _ptsz 12080 [unsupported];
-    cuMemcpyBatchAsync(_v2) 13000 / _ptsz 13000 [unsupported];
+    cuMemcpyBatchAsync 12080 / _ptsz 12080 [memory::cuMemcpyBatchAsync];
+    cuMemcpyBatchAsync(_v2) 13000 / _ptsz 13000 [memory::cuMemcpyBatchAsync_v2];
     cuMemcpyDtoA 2000 [unsupported];
     cuMemcpyDtoA(_v2) 3020 / _ptds 7000 [copy::cuMemcpyDtoA_v2];
     cuMemcpyDtoD 2000 [unsupported];

@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::entry::{api, enter, enter_stream};
 use super::types::{Extent, PitchedPtr, PointerAttributes12, PointerAttributes13};
-use crate::abi::Out;
 use crate::abi::types::{MemLocation, StreamRef, location};
+use crate::abi::{In, Out};
 use crate::core::error::invalid;
-use crate::core::{Code, Core, PointerKind, Result};
-use crate::doors::{memory, ordinal};
+use crate::core::{Code, PointerKind, Result};
+use crate::doors::batch::{self, CopyAttributes};
+use crate::doors::memory::{self, check_location, check_managed};
 
 /// `cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined`.
 const HOST_ALLOC_FLAGS: c_uint = 7;
@@ -36,26 +37,6 @@ fn pointer_attributes(addr: usize) -> Result<PointerAttributes12> {
     })
 }
 
-/// Whether all of a range is managed memory, which hints are given about.
-fn check_managed(core: &Core, addr: usize, bytes: usize) -> Result<()> {
-    let info = core.pointer_info(addr as u64);
-    let inside = (addr as u64).checked_add(bytes as u64).is_some_and(|end| end <= info.base + info.size);
-    if info.kind == PointerKind::Managed && bytes > 0 && inside {
-        Ok(())
-    } else {
-        Err(invalid("the range is not managed memory"))
-    }
-}
-
-/// Whether a hint names a place that exists.
-fn check_location(core: &Core, place: MemLocation) -> Result<()> {
-    match place.kind {
-        location::DEVICE => ordinal(core, place.id).map(drop),
-        location::HOST | location::HOST_NUMA | location::HOST_NUMA_CURRENT => Ok(()),
-        _ => Err(invalid("no such memory location")),
-    }
-}
-
 /// The place that a device number of the 12.x calls means.
 fn location_of(device: c_int) -> MemLocation {
     if device == CPU {
@@ -69,7 +50,7 @@ fn location_of(device: c_int) -> MemLocation {
 /// own business.
 fn advise(addr: usize, bytes: usize, advice: c_int, place: MemLocation) -> Result<()> {
     let (core, _) = enter()?;
-    check_managed(core, addr, bytes)?;
+    check_managed(core, addr as u64, bytes as u64)?;
     match advice {
         // Read-mostly and the removal of a preferred location do not look at the place.
         1 | 2 | 4 => Ok(()),
@@ -91,7 +72,7 @@ fn prefetch(
     if flags != 0 {
         return Err(invalid("flags must be 0"));
     }
-    check_managed(core, addr, bytes)?;
+    check_managed(core, addr as u64, bytes as u64)?;
     check_location(core, place).map_err(|_| Code::InvalidDevice.into())
 }
 
@@ -245,6 +226,55 @@ api! {
         ptr: usize, count: usize, place: MemLocation, flags: c_uint, stream: StreamRef,
     ) {
         prefetch(ptr, count, place, flags, stream, PT)
+    }
+
+    /// `cudaMemPrefetchBatchAsync`
+    fn prefetch_batch<const PT> as "cudaMemPrefetchBatchAsync" (
+        ptrs: In<u64>, sizes: In<usize>, count: usize, places: In<MemLocation>, firsts: In<usize>, number: usize,
+        flags: u64, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: the program says how long its lists are.
+        unsafe { batch::prefetches(core, &stream, (ptrs, sizes), count, (places, firsts, number), flags) }
+    }
+
+    /// `cudaMemDiscardAndPrefetchBatchAsync`
+    fn discard_and_prefetch_batch<const PT> as "cudaMemDiscardAndPrefetchBatchAsync" (
+        ptrs: In<u64>, sizes: In<usize>, count: usize, places: In<MemLocation>, firsts: In<usize>, number: usize,
+        flags: u64, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: as above.
+        unsafe { batch::prefetches(core, &stream, (ptrs, sizes), count, (places, firsts, number), flags) }
+    }
+
+    /// `cudaMemDiscardBatchAsync`
+    fn discard_batch<const PT> as "cudaMemDiscardBatchAsync" (
+        ptrs: In<u64>, sizes: In<usize>, count: usize, flags: u64, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: the program says how long its lists are.
+        unsafe { batch::discards(core, &stream, (ptrs, sizes), count, flags) }
+    }
+
+    /// `cudaMemcpyBatchAsync` of 12.8 and 12.9
+    fn copy_batch_12<const PT> as "cudaMemcpyBatchAsync" (
+        dsts: In<u64>, srcs: In<u64>, sizes: In<usize>, count: usize, attributes: In<CopyAttributes>,
+        firsts: In<usize>, number: usize, failed: Out<usize>, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: the program says how long its lists are, and what memory it copies.
+        unsafe { batch::copies(core, &stream, (dsts, srcs, sizes), count, (attributes, firsts, number), Some(failed)) }
+    }
+
+    /// `cudaMemcpyBatchAsync` of 13.x
+    fn copy_batch<const PT> as "cudaMemcpyBatchAsync" (
+        dsts: In<u64>, srcs: In<u64>, sizes: In<usize>, count: usize, attributes: In<CopyAttributes>,
+        firsts: In<usize>, number: usize, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: as above.
+        unsafe { batch::copies(core, &stream, (dsts, srcs, sizes), count, (attributes, firsts, number), None) }
     }
 
     /// `cudaGetSymbolAddress`

@@ -296,8 +296,8 @@ entry_points! {
     cudaMemAdvise 12000..13000 as _v12 [memory::mem_advise_12];
     cudaMemAdvise 13000 [memory::mem_advise];
     cudaMemAdvise_v2 12000..13000 [memory::mem_advise];
-    cudaMemDiscardAndPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
-    cudaMemDiscardBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cudaMemDiscardAndPrefetchBatchAsync 13000 / _ptsz 13000 [memory::discard_and_prefetch_batch];
+    cudaMemDiscardBatchAsync 13000 / _ptsz 13000 [memory::discard_batch];
     cudaMemGetDefaultMemPool 13000 [pool::get_default_at];
     cudaMemGetInfo 12000 [device::mem_get_info];
     cudaMemGetMemPool 13000 [pool::get_current_at];
@@ -315,7 +315,7 @@ entry_points! {
     cudaMemPrefetchAsync 12000..13000 as _v12 / _ptsz 12000 [memory::mem_prefetch_12];
     cudaMemPrefetchAsync 13000 / _ptsz 13000 [memory::mem_prefetch];
     cudaMemPrefetchAsync_v2 12000..13000 / _ptsz 12000 [memory::mem_prefetch];
-    cudaMemPrefetchBatchAsync 13000 / _ptsz 13000 [unsupported];
+    cudaMemPrefetchBatchAsync 13000 / _ptsz 13000 [memory::prefetch_batch];
     cudaMemRangeGetAttribute 12000 [unsupported];
     cudaMemRangeGetAttributes 12000 [unsupported];
     cudaMemSetMemPool 13000 [pool::set_current_at];
@@ -334,7 +334,8 @@ entry_points! {
     cudaMemcpy3DPeerAsync 12000 / _ptsz 12000 [copy::memcpy_3d_peer_async];
     cudaMemcpyArrayToArray 12000 / _ptds 12000 [array::array_to_array];
     cudaMemcpyAsync 12000 / _ptsz 12000 [copy::memcpy_async];
-    cudaMemcpyBatchAsync 12000 / _ptsz 12000 [unsupported];
+    cudaMemcpyBatchAsync 12000..13000 as _v12 / _ptsz 12000 [memory::copy_batch_12];
+    cudaMemcpyBatchAsync 13000 / _ptsz 13000 [memory::copy_batch];
     cudaMemcpyFromArray 12000 / _ptds 12000 [array::from_array];
     cudaMemcpyFromArrayAsync 12000 / _ptsz 12000 [array::from_array_async];
     cudaMemcpyFromSymbol 12000 / _ptds 12000 [copy::memcpy_from_symbol];

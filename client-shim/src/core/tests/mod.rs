@@ -177,6 +177,59 @@ fn fills() {
 }
 
 #[test]
+fn batches_copy_each_of_their_members() {
+    use crate::abi::types::{MemLocation, location};
+    use crate::abi::{In, Out};
+    use crate::doors::batch::{self, CopyAttributes};
+    let (core, context, legacy) = context();
+    let stream = core.stream_create(&context, 1, 0).unwrap();
+    let (a, b) = (core.alloc(&context, 1000).unwrap(), core.alloc(&context, 1000).unwrap());
+    let mut source = pattern(1000);
+    let mut target = vec![0u8; 500];
+    to_device(core, &stream, b, &source[..500]).unwrap();
+    let copies = |stream: &Stream, to: &[u64], from: &[u64], orders: &[u32], firsts: &[usize]| {
+        let attributes: Vec<_> = orders.iter().map(|order| CopyAttributes::of(*order)).collect();
+        let (sizes, mut failed) = (vec![500usize; to.len()], 77);
+        // SAFETY: the lists are as long as each other, and what they point to is there.
+        let done = unsafe {
+            let lists = (In::new(to.as_ptr()), In::new(from.as_ptr()), In::new(sizes.as_ptr()));
+            let shared = (In::new(attributes.as_ptr()), In::new(firsts.as_ptr()), orders.len());
+            batch::copies(core, stream, lists, to.len(), shared, Some(Out::new(&mut failed)))
+        };
+        (done.map_err(|error| error.code), failed)
+    };
+    let (host, back) = (source.as_ptr() as u64, target.as_mut_ptr() as u64);
+    assert_eq!(copies(&stream, &[a, back], &[host + 500, b], &[2, 1], &[0, 1]), (Ok(()), usize::MAX));
+    let sent = source.split_off(500);
+    core.stream_synchronize(&stream).unwrap();
+    assert!(from_device(core, &stream, a, 500).unwrap() == sent && target == source);
+    // The second member lies beyond its allocation; the orders are none, the indices of too many; the stream is the legacy one.
+    let two = ([a, b + 600], [b, a]);
+    assert_eq!(copies(&stream, &two.0, &two.1, &[1], &[0]), (Err(Code::InvalidValue), 1));
+    assert_eq!(copies(&stream, &two.0, &two.1, &[1, 0], &[0, 1]), (Err(Code::InvalidValue), 1));
+    assert_eq!(copies(&stream, &two.0, &two.1, &[1, 1], &[0, 2]), (Err(Code::InvalidValue), usize::MAX));
+    assert_eq!(copies(&legacy, &[a], &[b], &[1], &[0]), (Err(Code::InvalidValue), usize::MAX));
+    // Hints are about managed memory alone.
+    let managed = core.managed_alloc(&context, 4096, 1).unwrap();
+    let hints = |addr: u64, kind: i32, flags: u64| {
+        let place = MemLocation { kind, id: 0 };
+        // SAFETY: each list has one entry.
+        let done = unsafe {
+            let range = (In::new(&raw const addr), In::new(&raw const *&4096));
+            let shared = (In::new(&raw const place), In::new(&raw const *&0), 1);
+            batch::prefetches(core, &stream, range, 1, shared, flags)
+        };
+        done.map_err(|error| error.code)
+    };
+    assert_eq!(hints(managed, location::DEVICE, 0), Ok(()));
+    for wrong in [hints(a, location::DEVICE, 0), hints(managed, 9, 0), hints(managed, location::HOST, 1)] {
+        assert_eq!(wrong, Err(Code::InvalidValue));
+    }
+    [a, b, managed].into_iter().for_each(|addr| core.free(addr).unwrap());
+    core.stream_destroy(stream.raw).unwrap();
+}
+
+#[test]
 fn pinned_memory_is_seen_by_both() {
     let (core, context, stream) = context();
     let pinned = core.host_alloc(&context, 100_000, 0).unwrap();
