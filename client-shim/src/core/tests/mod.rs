@@ -212,11 +212,11 @@ fn batches_copy_each_of_their_members() {
     // Hints are about managed memory alone.
     let managed = core.managed_alloc(&context, 4096, 1).unwrap();
     let hints = |addr: u64, kind: i32, flags: u64| {
-        let place = MemLocation { kind, id: 0 };
+        let (place, bytes, first) = (MemLocation { kind, id: 0 }, 4096, 0);
         // SAFETY: each list has one entry.
         let done = unsafe {
-            let range = (In::new(&raw const addr), In::new(&raw const *&4096));
-            let shared = (In::new(&raw const place), In::new(&raw const *&0), 1);
+            let range = (In::new(&raw const addr), In::new(&raw const bytes));
+            let shared = (In::new(&raw const place), In::new(&raw const first), 1);
             batch::prefetches(core, &stream, range, 1, shared, flags)
         };
         done.map_err(|error| error.code)
