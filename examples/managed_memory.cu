@@ -76,6 +76,23 @@ int main() {
     raise<<<(n + 255) / 256, 256>>>(data, n, 1, 9);
     CHECK(cudaMemcpy(own.data(), data, n * sizeof(int), cudaMemcpyDefault));
     for (int i = 0; i < n; i++) REQUIRE(own[i] == 10, "element %d is %d after the copies", i, own[i]);
+#if CUDART_VERSION >= 13000
+    // Hints about several ranges at once; what is discarded is written again.
+    cudaStream_t stream;
+    CHECK(cudaStreamCreate(&stream));
+    void* ranges[] = {data, sum};
+    size_t sizes[] = {n * sizeof(int), sizeof(int)}, firsts[] = {0, 1};
+    cudaMemLocation places[] = {{cudaMemLocationTypeDevice, 0}, {cudaMemLocationTypeHost, 0}};
+    CHECK(cudaMemPrefetchBatchAsync(ranges, sizes, 2, places, firsts, 2, 0, stream));
+    CHECK(cudaMemDiscardBatchAsync(ranges, sizes, 1, 0, stream));
+    CHECK(cudaMemDiscardAndPrefetchBatchAsync(ranges, sizes, 1, places, firsts, 1, 0, stream));
+    CHECK(cudaMemsetAsync(data, 0, n * sizeof(int), stream));
+    CHECK(cudaStreamSynchronize(stream));
+    REQUIRE(data[0] == 0 && data[n - 1] == 0 && *sum == list_sum, "hints have changed what is there");
+    EXPECT_ERROR(cudaMemPrefetchBatchAsync(ranges, sizes, 2, places, firsts, 0, 0, stream), cudaErrorInvalidValue);
+    cudaGetLastError();
+    CHECK(cudaStreamDestroy(stream));
+#endif
     CHECK(cudaFree(data));
     CHECK(cudaFree(sum));
     return ok("%d elements, %d rounds", n, rounds);

@@ -7,6 +7,16 @@ __global__ void number(char* base, size_t pitch, int width, int height) {
     if (x < width && y < height) ((int*)(base + y * pitch))[x] = y * 1000 + x;
 }
 
+static cudaError_t copy_batch(void** to, const void** from, size_t* sizes, size_t count, cudaMemcpyAttributes* attributes,
+                              size_t* firsts, size_t number, size_t* failed, cudaStream_t stream) {
+#if CUDART_VERSION >= 13000
+    *failed = SIZE_MAX;
+    return cudaMemcpyBatchAsync(to, from, sizes, count, attributes, firsts, number, stream);
+#else
+    return cudaMemcpyBatchAsync(to, (void**)from, sizes, count, attributes, firsts, number, failed, stream);
+#endif
+}
+
 int main() {
     const int width = 83, height = 37, depth = 11;
     int* data;
@@ -86,6 +96,36 @@ int main() {
         int e = (i >= 13 && i < 90) || (i >= 500 && i < 577) ? 2 : 1;
         REQUIRE(bytes[i] == e, "byte %d is %d instead of %d", i, bytes[i], e);
     }
+
+    // Several copies in one call. What may be read during the call alone is the program's again behind it.
+    cudaStream_t stream;
+    CHECK(cudaStreamCreate(&stream));
+    DeviceArray<unsigned char> c(1000);
+    std::vector<unsigned char> source(1000, 7), target(1000, 0);
+    void* to[] = {c.data, a.data + 100, target.data()};
+    const void* from[] = {source.data(), b.data + 500, b.data + 10};
+    size_t sizes[] = {1000, 60, 990}, firsts[] = {0, 1}, failed = 5;
+    cudaMemcpyAttributes attributes[2] = {};
+    attributes[0].srcAccessOrder = cudaMemcpySrcAccessOrderDuringApiCall;
+    attributes[1].srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    CHECK(copy_batch(to, from, sizes, 3, attributes, firsts, 2, &failed, stream));
+    REQUIRE(failed == SIZE_MAX, "copy %zu failed", failed);
+    std::fill(source.begin(), source.end(), 9);
+    CHECK(cudaStreamSynchronize(stream));
+    std::vector<unsigned char> first = c.download(), second = a.download();
+    for (int i = 0; i < 1000; i++) {
+        REQUIRE(first[i] == 7, "byte %d of the first copy is %d", i, first[i]);
+        int e = (i >= 13 && i < 90) || (i >= 100 && i < 160) ? 2 : 1;
+        REQUIRE(second[i] == e, "byte %d of the second copy is %d instead of %d", i, second[i], e);
+        REQUIRE(i >= 990 || target[i] == bytes[i + 10], "byte %d of the third copy is %d", i, target[i]);
+    }
+    firsts[1] = 3;
+    EXPECT_ERROR(copy_batch(to, from, sizes, 3, attributes, firsts, 2, &failed, stream), cudaErrorInvalidValue);
+    firsts[1] = 1;
+    attributes[1].srcAccessOrder = cudaMemcpySrcAccessOrderInvalid;
+    EXPECT_ERROR(copy_batch(to, from, sizes, 3, attributes, firsts, 2, &failed, stream), cudaErrorInvalidValue);
+    cudaGetLastError();
+    CHECK(cudaStreamDestroy(stream));
     CHECK(cudaFree(data));
     CHECK(cudaFree(other));
     CHECK(cudaFree(box.ptr));
