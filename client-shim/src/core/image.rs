@@ -104,8 +104,7 @@ impl Image {
         if self.parts.is_empty() || !info.accepts_ptx || for_device(bytes, info).is_ok() {
             return Ok((Cow::Borrowed(bytes), None));
         }
-        let (major, minor) = info.compute_capability;
-        let text = |part: &Bytes| image::ptx_for(&for_device(part.get(), info)?, major * 10 + minor);
+        let text = |part: &Bytes| image::ptx_for(&for_device(part.get(), info)?, capability(info));
         let texts = self.parts.iter().map(text);
         let (texts, useless): (Vec<_>, Vec<_>) = texts.partition(Result::is_ok);
         let texts: Vec<String> = texts.into_iter().flatten().collect();
@@ -173,11 +172,16 @@ unsafe fn measured(data: *const u8) -> Result<Bytes> {
     Ok(Bytes::Kept(data as usize, len.ok_or_else(not_an_image)?))
 }
 
+/// A device's compute capability as one number: 80 for 8.0.
+fn capability(info: &DeviceInfo) -> u32 {
+    let (major, minor) = info.compute_capability;
+    major * 10 + minor
+}
+
 /// What a device can use of an image.
 pub(super) fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
-    let (major, minor) = info.compute_capability;
     let accepts =
-        Accepts { ptx: info.accepts_ptx, cubin: info.accepts_cubin, capability: Some(major * 10 + minor) };
+        Accepts { ptx: info.accepts_ptx, cubin: info.accepts_cubin, capability: Some(capability(info)) };
     if image::sniff(bytes) == Some(ImageKind::Ptx) {
         // A terminating NUL is no part of the text.
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
@@ -189,8 +193,7 @@ pub(super) fn for_device(bytes: &[u8], info: &DeviceInfo) -> Result<Vec<u8>> {
 /// The kernels in what [`for_device`] yields, as far as they can be told without compiling it. Nothing where the device runs machine code
 /// that was made of another source than the PTX.
 pub(super) fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo>> {
-    let (major, minor) = info.compute_capability;
-    let capability = major * 10 + minor;
+    let capability = capability(info);
     if info.accepts_cubin && !image::is_text_of_code(bytes, capability) {
         return None;
     }
@@ -199,8 +202,7 @@ pub(super) fn sketch(bytes: &[u8], info: &DeviceInfo) -> Option<Vec<FunctionInfo
 
 /// The managed variables in an image's PTX, and their sizes. What cannot be read has none that we could place.
 pub(super) fn managed(bytes: &[u8], info: &DeviceInfo) -> Vec<(String, u64)> {
-    let (major, minor) = info.compute_capability;
-    let Ok(text) = image::ptx_for(bytes, major * 10 + minor) else { return Vec::new() };
+    let Ok(text) = image::ptx_for(bytes, capability(info)) else { return Vec::new() };
     if !text.contains(".managed") {
         return Vec::new();
     }

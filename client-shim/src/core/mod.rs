@@ -19,7 +19,8 @@
 //!   like pointers and are never used twice; `Core::stream(raw)` and its like turn them into objects or answer
 //!   [`Code::InvalidHandle`]. Runtime and driver handles are the same things.
 //! - The calling thread's context: [`Core::runtime_context`] (activates the selected device's primary context) and
-//!   [`Core::driver_context`] (`InvalidContext` where none is current).
+//!   [`Core::driver_context`] (`InvalidContext` where none is current). Driver calls on a stream have
+//!   [`Core::stream_context`], and those that want no context [`Core::check_current`].
 //! - Codes are [`rgpu_device::Code`]; those that only the runtime knows become the driver's in `guard_driver`.
 
 pub(crate) mod array;

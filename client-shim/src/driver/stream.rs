@@ -11,7 +11,7 @@ use crate::core::Stream;
 use crate::doors::stream as attributes;
 use crate::graph::{HostCall, Op, capture};
 
-/// The stream that a handle names for the calling thread's current context.
+/// The stream that a handle names for the calling thread's current context, or one that the program has made where none is current.
 pub(crate) fn stream_of(core: &Core, raw: Opaque, per_thread: bool) -> Result<Arc<Stream>> {
     core.stream(&core.stream_context(raw as usize)?, raw as usize, per_thread)
 }
@@ -37,7 +37,7 @@ fn destroy(core: &Core, raw: usize) -> Result<()> {
     if raw <= 2 {
         return Err(Code::InvalidHandle.into());
     }
-    // After a kernel's fault, too.
+    // After a kernel's fault this fails, and the stream can be destroyed all the same.
     let stream = core.stream_context(raw).and_then(|context| core.stream(&context, raw, false));
     core.stream_destroy(raw)?;
     if let Ok(stream) = stream {

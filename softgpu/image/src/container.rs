@@ -57,23 +57,27 @@ impl<'a> Entry<'a> {
 
     /// Whether it is for one architecture, or one family, alone.
     pub(super) fn is_specific(&self) -> bool {
-        self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY) != 0
+        self.specific() != 0
+    }
+
+    /// Which of the flags it has that say so.
+    fn specific(&self) -> u64 {
+        self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY)
     }
 
     /// Whether it is for the same architecture as another entry, and as specific to it.
     pub(super) fn is_of_architecture(&self, other: &Entry<'_>) -> bool {
-        let specific = |entry: &Entry<'_>| entry.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY);
-        self.architecture == other.architecture && specific(self) == specific(other)
+        (self.architecture, self.specific()) == (other.architecture, other.specific())
     }
 
     /// Which of several that suit is the best: the highest.
     pub(super) fn rank(&self) -> (u32, u64, (u16, u16)) {
-        (self.architecture, self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY), self.version)
+        (self.architecture, self.specific(), self.version)
     }
 
     /// In words.
     pub(super) fn describe(&self) -> String {
-        let suffix = match self.flags & (FLAG_ARCHITECTURE | FLAG_FAMILY) {
+        let suffix = match self.specific() {
             0 => "",
             FLAG_FAMILY => "f",
             _ => "a",

@@ -140,7 +140,7 @@ fn document() -> String {
     writeln!(text, "\n## Opcodes that are not there\n\nNot in any form: {}.", missing.join(", ")).unwrap();
     text.push_str(
         "\n## What an H100 does otherwise\n\n\
-         The models were compared with one ([measurements](measurements/2026-11-24-h100.md)). These differ and are left so:\n\n\
+         The models were compared with one ([measurements](measurements/2026-11-24-h100.md), [again](measurements/2026-11-27-h100.md)). These differ and are left so:\n\n\
          - with `.ftz` it replaces by zero what rounds up to the least normal number, too\n\
          - `cvt.rna.tf32` makes infinity of a NaN of which only the last bits say so\n\
          - video instructions of words, which ptxas emulates: `.h1` as destination takes the upper half of the result, `.min` and `.max` take their third operand as signed, `.sat` is left out or saturates to the wrong end (284 of 1,111 cases)\n\
