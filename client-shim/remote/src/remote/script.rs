@@ -28,6 +28,13 @@ pub(super) struct ScriptState {
     over: bool,
 }
 
+impl ScriptState {
+    /// Whether everything that was delivered has been received.
+    pub(super) fn all_received(&self) -> bool {
+        self.incoming.is_empty()
+    }
+}
+
 /// See the module's text.
 #[derive(Default, Clone)]
 pub struct Script(Arc<(Mutex<ScriptState>, Condvar)>);

@@ -28,7 +28,9 @@ impl Credit {
             }
             let Some(mut account) = self.account.try_lock() else { return };
             self.any_recalled.store(false, SeqCst);
-            for (ordinal, bytes) in std::mem::take(&mut *self.recalled.lock()) {
+            // Sending may have to read, and what is read may call back more: the list is not locked meanwhile.
+            let recalled = std::mem::take(&mut *self.recalled.lock());
+            for (ordinal, bytes) in recalled {
                 let returned = account.take(ordinal, bytes);
                 if returned > 0 {
                     link.answer(Urgent::Credit(ordinal, returned));

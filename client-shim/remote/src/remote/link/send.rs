@@ -384,7 +384,9 @@ impl Link {
             }
             let Some(mut out) = self.out.try_lock() else { return };
             self.urgent_waiting.store(false, SeqCst);
-            for urgent in std::mem::take(&mut *self.urgent.lock()) {
+            // Sending may have to read, and what is read may have to be answered: the queue is not locked meanwhile.
+            let queued = std::mem::take(&mut *self.urgent.lock());
+            for urgent in queued {
                 let sent = match &urgent {
                     Urgent::Fetched(id, bytes) => {
                         self.write_frame(&mut out, FetchAnswer::NUMBER, &id.to_le_bytes(), bytes)
