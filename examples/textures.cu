@@ -87,7 +87,8 @@ int main() {
     const int width = 37, height = 21, n = 64;
     std::vector<float> data(width * height);
     for (size_t i = 0; i < data.size(); i++) data[i] = (float)((i * 7919) % 1000) / 8;
-    cudaArray_t array = filled(data, width, height, 0, cudaArraySurfaceLoadStore);
+    // Surface objects are made of arrays without a flag for that, too.
+    cudaArray_t array = filled(data, width, height, 0, 0);
     float* out;
     CHECK(cudaMalloc(&out, n * n * sizeof(float4)));
     std::vector<float> got(n * n);

@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub(super) libraries: Libraries,
     pub(super) graphs: Arc<GraphStore>,
     pub(super) captures: Captures,
-    pub(super) graph_allocations: Arc<GraphAllocations>,
+    pub(crate) graph_allocations: Arc<GraphAllocations>,
 }
 
 /// The process's core; the first call creates it from the environment.

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rgpu_device::Ordinal;
 use rgpu_device::texture::{ChannelKind, TEXTURE_HEADER_BYTES, TexelFormat};
 
+use super::array;
 use super::error::{Result, invalid};
 use super::generation;
 use super::registry::Raw;
@@ -119,6 +120,12 @@ impl Reference {
 
     /// Binds something, if that can be read or written on a device with these attributes.
     pub(crate) fn bind(&self, resource: Resource, of_device: &dyn Fn(u32) -> i32) -> Result<()> {
+        if let Resource::Array(raw) = resource
+            && self.surface
+            && array::array(raw)?.shape.flags & array::SURFACE == 0
+        {
+            return Err(invalid("the array was not created for surfaces"));
+        }
         self.change(|state| {
             state.bound = Some(resource);
             if let Resource::Plane { format, .. } = resource {

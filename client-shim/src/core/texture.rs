@@ -10,7 +10,7 @@ use rgpu_device::texture::{
     AddressMode, ChannelKind, Level, TexelFormat, TextureFlags, TextureHeader, TextureKind,
 };
 
-use super::array::{self, SURFACE};
+use super::array;
 use super::error::{Code, Error, Result, invalid, not_implemented};
 use super::registry::Raw;
 
@@ -234,11 +234,9 @@ pub(super) fn header(object: &Object, of_device: &dyn Fn(u32) -> i32) -> Result<
         }
     };
     let Some(texture) = &object.texture else {
-        let Resource::Array(raw) = object.resource else {
+        // Whether it was created for surfaces is asked of references only: programs for NVIDIA GPUs make objects of any array.
+        if !matches!(object.resource, Resource::Array(_)) {
             return Err(invalid("a surface is made of an array"));
-        };
-        if array::array(raw)?.shape.flags & SURFACE == 0 {
-            return Err(invalid("the array was not created for surfaces"));
         }
         header.flags.surface = true;
         return Ok(header);

@@ -17,7 +17,7 @@ use crate::abi::types::{
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
-use crate::core::{Code, Context, Error, Result, current};
+use crate::core::{Code, Context, Core, Error, Result, current};
 use crate::graph::{self, Choice, GraphAllocation, HostCall, Kernel, Op};
 
 /// `cudaMemAllocationTypePinned`.
@@ -62,6 +62,29 @@ pub(crate) fn alloc_node(params: &mut MemAllocNodeParams) -> Result<Op> {
     let allocation = GraphAllocation::new(core, &context, params.bytes as u64)?;
     params.ptr = allocation.addr as usize;
     Ok(Op::Alloc(allocation))
+}
+
+/// `cudaDeviceGetGraphMemAttribute`: bytes that launches have allocated, and that nodes keep for that, now and at most.
+pub(crate) fn memory_attribute(core: &Core, device: c_int, attribute: c_int, out: Out<u64>) -> Result<()> {
+    out.check()?;
+    let marks = core.graph_allocations.marks(ordinal(core, device)?);
+    let value = usize::try_from(attribute).ok().and_then(|attribute| marks.get(attribute));
+    out.set(*value.ok_or_else(|| invalid("no such attribute"))?)
+}
+
+/// `cudaDeviceSetGraphMemAttribute`: the high-water marks can be reset.
+pub(crate) fn set_memory_attribute(
+    core: &Core,
+    device: c_int,
+    attribute: c_int,
+    value: In<u64>,
+) -> Result<()> {
+    let ordinal = ordinal(core, device)?;
+    match (attribute, value.get()?) {
+        (which @ (1 | 3), 0) => core.graph_allocations.reset_mark(ordinal, which as usize),
+        _ => return Err(invalid("this attribute cannot be set so")),
+    }
+    Ok(())
 }
 
 /// Adds a node after checking where its handle goes.

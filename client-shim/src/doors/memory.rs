@@ -8,17 +8,14 @@ use crate::core::error::invalid;
 use crate::core::{Context, Core, PointerKind, Result, Stream};
 use crate::graph::{self, capture};
 
-/// The program has freed an address: pools and graphs no longer count it as theirs.
-fn forget(addr: u64) {
-    pool::forget(addr);
-    graph::forget_allocation(addr);
-}
-
 /// Frees memory of a device; null is none.
 pub(crate) fn free(core: &Core, addr: u64) -> Result<()> {
+    if addr != 0 && graph::keeps(core, addr)? {
+        return Ok(());
+    }
     core.free(addr)?;
     if addr != 0 {
-        forget(addr);
+        pool::forget(addr);
     }
     Ok(())
 }
@@ -60,9 +57,12 @@ fn alloc(
 /// Frees memory once the stream has come so far.
 pub(crate) fn free_async(core: &Core, stream: &Stream, addr: u64) -> Result<()> {
     let captured = capture::is_capturing(stream);
+    if !captured && graph::keeps(core, addr)? {
+        return Ok(());
+    }
     core.free_async(stream, addr)?;
     if !captured {
-        forget(addr);
+        pool::forget(addr);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Graphs: making them by hand, asking about them, launching them. What they are is in [`crate::graph`].
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use super::copy::{from_3d, from_3d_value};
 use super::stream::stream_of;
@@ -17,7 +17,8 @@ use crate::core::{Config, CopyBox, Direction};
 use crate::doors::graph::{
     Payload, add, add_general, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
     dot_print, event_of, event_op, fill_node, fill_params, get_attribute, host_node, list_edges,
-    list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
+    list_edges_to, list_nodes, memory_attribute, pairs, payload, set_attribute, set_memory_attribute,
+    set_payload,
 };
 use crate::graph::{self, HostCall, Kernel, Mismatch, Op};
 
@@ -421,6 +422,16 @@ door! {
             Op::Free(address) => out.set(address),
             _ => Err(invalid("this node frees nothing")),
         }
+    }
+    fn cuDeviceGetGraphMemAttribute(device: c_int, attribute: c_int, out: Out<u64>) |core| {
+        memory_attribute(core, device, attribute, out)
+    }
+    fn cuDeviceSetGraphMemAttribute(device: c_int, attribute: c_int, value: In<u64>) |core| {
+        set_memory_attribute(core, device, attribute, value)
+    }
+    fn cuDeviceGraphMemTrim(device: c_int) |core| {
+        // What no node has is not kept.
+        ordinal(core, device).map(drop)
     }
     fn cuGraphNodeSetParams(node: Raw, params: Out<GraphNodeParams>) |core| {
         graph::set_op(node, general(core, &mut params.get()?)?)

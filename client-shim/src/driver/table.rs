@@ -83,7 +83,7 @@ entry_points! {
     cuDeviceGetDefaultMemPool 11020 [pool::cuDeviceGetDefaultMemPool];
     cuDeviceGetDevResource 12040 [unsupported];
     cuDeviceGetExecAffinitySupport 11040 [device::cuDeviceGetExecAffinitySupport];
-    cuDeviceGetGraphMemAttribute 11040 [unsupported];
+    cuDeviceGetGraphMemAttribute 11040 [graph::cuDeviceGetGraphMemAttribute];
     cuDeviceGetHostAtomicCapabilities 13000 [unsupported];
     cuDeviceGetLuid 10000 [unsupported];
     cuDeviceGetMemPool 11020 [pool::cuDeviceGetMemPool];
@@ -96,7 +96,7 @@ entry_points! {
     cuDeviceGetTexture1DLinearMaxWidth 11010 [device::cuDeviceGetTexture1DLinearMaxWidth];
     cuDeviceGetUuid 9020 [device::cuDeviceGetUuid];
     cuDeviceGetUuid(_v2) 11040 [device::cuDeviceGetUuid_v2];
-    cuDeviceGraphMemTrim 11040 [unsupported];
+    cuDeviceGraphMemTrim 11040 [graph::cuDeviceGraphMemTrim];
     cuDevicePrimaryCtxGetState 7000 [device::cuDevicePrimaryCtxGetState];
     cuDevicePrimaryCtxRelease 7000 [device::cuDevicePrimaryCtxRelease];
     cuDevicePrimaryCtxRelease(_v2) 11000 [device::cuDevicePrimaryCtxRelease_v2];
@@ -106,7 +106,7 @@ entry_points! {
     cuDevicePrimaryCtxSetFlags 7000 [device::cuDevicePrimaryCtxSetFlags];
     cuDevicePrimaryCtxSetFlags(_v2) 11000 [device::cuDevicePrimaryCtxSetFlags_v2];
     cuDeviceRegisterAsyncNotification 12040 [unsupported];
-    cuDeviceSetGraphMemAttribute 11040 [unsupported];
+    cuDeviceSetGraphMemAttribute 11040 [graph::cuDeviceSetGraphMemAttribute];
     cuDeviceSetMemPool 11020 [pool::cuDeviceSetMemPool];
     cuDeviceTotalMem 2000 [unsupported];
     cuDeviceTotalMem(_v2) 3020 [device::cuDeviceTotalMem_v2];

@@ -15,7 +15,8 @@ use crate::core::{Code, Config, CopyBox, CopySide, Direction, Params, Result, cu
 use crate::doors::graph::{
     Payload, add, add_general, alloc_node, alloc_params, check_edges, copy_attributes, create_condition,
     dot_print, event_of, event_op, fill_node, fill_params, get_attribute, host_node, list_edges,
-    list_edges_to, list_nodes, pairs, payload, set_attribute, set_payload,
+    list_edges_to, list_nodes, memory_attribute, pairs, payload, set_attribute, set_memory_attribute,
+    set_payload,
 };
 use crate::doors::ordinal;
 use crate::graph::{self, HostCall, Kernel, Op};
@@ -516,26 +517,17 @@ api! {
         graph::set_op(node, general(&mut params.get()?)?)
     }
 
-    /// `cudaDeviceGetGraphMemAttribute`: what is used is what is reserved.
+    /// `cudaDeviceGetGraphMemAttribute`
     fn get_mem_attribute as "cudaDeviceGetGraphMemAttribute" (device: c_int, attribute: c_int, out: Out<u64>) {
-        out.check()?;
-        ordinal(current()?, device)?;
-        match attribute {
-            0..=3 => out.set(graph::allocated_bytes()),
-            _ => Err(invalid("no such attribute")),
-        }
+        memory_attribute(current()?, device, attribute, out)
     }
 
-    /// `cudaDeviceSetGraphMemAttribute`: the high-water marks can be reset, which they always are.
+    /// `cudaDeviceSetGraphMemAttribute`
     fn set_mem_attribute as "cudaDeviceSetGraphMemAttribute" (device: c_int, attribute: c_int, value: In<u64>) {
-        ordinal(current()?, device)?;
-        match (attribute, value.get()?) {
-            (1 | 3, 0) => Ok(()),
-            _ => Err(invalid("this attribute cannot be set so")),
-        }
+        set_memory_attribute(current()?, device, attribute, value)
     }
 
-    /// `cudaDeviceGraphMemTrim`: nothing unused is kept.
+    /// `cudaDeviceGraphMemTrim`: what no node has is not kept.
     fn mem_trim as "cudaDeviceGraphMemTrim" (device: c_int) {
         ordinal(current()?, device).map(drop)
     }

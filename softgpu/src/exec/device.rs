@@ -163,7 +163,7 @@ impl Device for SoftGpu {
             return Err(Error::new(Code::IllegalState, "The device's addresses are reserved already"));
         }
         let config = &shared.config;
-        let slots = shared.workers as u64 * worker::slots(shared.workers as u64);
+        let slots = shared.workers as u64 * worker::slots(shared.resident_blocks());
         let memory = config.memory_bytes_per_device;
         let mut arena = Arena::reserve_seat(proposal, seat, config.devices, memory, slots)?;
         // Several devices of one application have different files, which cannot all be the host's memory.

@@ -6,11 +6,19 @@ use super::Config;
 
 /// The CUDA version whose driver it behaves as.
 const DRIVER_VERSION: u32 = 13000;
-/// Blocks that one of so many workers holds at most, not counting those of a cooperative launch. Each has a
-/// window of shared memory with 4 GiB of guard, and address space is finite.
-pub(super) fn resident_blocks(workers: u64) -> u64 {
-    (224 / workers.max(1)).clamp(1, 16)
+/// Blocks that one of so many multiprocessors holds at most. Each has a window of shared memory with 4 GiB of guard, and address space
+/// is finite.
+pub(super) fn resident_blocks(multiprocessors: u64) -> u64 {
+    (224 / multiprocessors.max(1)).clamp(1, 16)
 }
+
+/// Blocks that one of so many workers holds at most, not counting those of a cooperative launch: all together, what so many
+/// multiprocessors hold.
+pub(super) fn blocks_of_a_worker(workers: u64, multiprocessors: u64) -> u64 {
+    let all = resident_blocks(multiprocessors) * multiprocessors;
+    resident_blocks(workers).max(all.div_ceil(workers.max(1)))
+}
+
 /// Threads per multiprocessor, which bounds cooperative launches.
 pub(super) const RESIDENT_THREADS: u64 = 2048;
 
@@ -180,5 +188,12 @@ mod tests {
         assert!(shared_optin((9, 0)) <= u64::from(crate::abi::RESERVED_SHARED_AT));
         assert_eq!(u64::from(crate::abi::RESERVED_SHARED_AT + 1024), super::super::arena::WINDOW);
         assert_eq!((resident_blocks(2), resident_blocks(64), resident_blocks(1024)), (16, 3, 1));
+        // As many workers as multiprocessors; fewer; more.
+        assert_eq!((blocks_of_a_worker(2, 2), blocks_of_a_worker(64, 64)), (16, 3));
+        assert_eq!(
+            (blocks_of_a_worker(2, 16), blocks_of_a_worker(2, 108), blocks_of_a_worker(1, 224)),
+            (112, 108, 224)
+        );
+        assert_eq!((blocks_of_a_worker(64, 2), blocks_of_a_worker(64, 108)), (3, 4));
     }
 }

@@ -26,7 +26,7 @@ use super::modules::Loaded;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
 use super::watchdog::Watchdog;
-use super::{Config, fault, worker};
+use super::{Config, fault, info, worker};
 
 /// Copies up to this size are made by the caller, when it is their turn at once.
 const QUICK: u64 = 64 << 10;
@@ -337,6 +337,12 @@ impl Shared {
         self.quiet.notify_all();
     }
 
+    /// Blocks of ordinary kernels that one worker holds at most, and of cooperative ones.
+    pub(super) fn resident_blocks(&self) -> u64 {
+        let multiprocessors = self.config.multiprocessor_count(self.workers);
+        info::blocks_of_a_worker(self.workers as u64, multiprocessors as u64)
+    }
+
     /// Makes sure that somebody takes care of what can be done now.
     pub(super) fn call_workers(self: &Arc<Self>, state: &mut DeviceState) {
         let ready = state.streams.ready.len();
@@ -384,7 +390,8 @@ impl Shared {
             return Some(Job::Descent(descent));
         }
         let open = state.active.iter().filter(|g| !g.exhausted() && !g.is_alone());
-        let fit = open.filter(|g| if g.cooperative { room.1 } else { room.0 });
+        // A kernel without cuts is run through beside all that wait, for whom it may be what they wait for.
+        let fit = open.filter(|g| !g.has_cuts || if g.cooperative { room.1 } else { room.0 });
         // Of equally urgent ones the first, which was started first.
         let grid = fit.min_by_key(|g| g.priority).cloned();
         let mut at = 0;

@@ -13,15 +13,14 @@ use super::device_runtime::Descent;
 use super::fault::{self, Guard};
 use super::governor::{Governor, Seat};
 use super::grid::{Grid, nanoseconds};
-use super::info::resident_blocks;
 use super::library::Running;
 use super::shared::{Job, Shared, Turn};
 use super::slot::Slot;
 
-/// Slots of each of so many workers: for resident blocks of ordinary and of cooperative kernels, and for a kernel
-/// without cuts that runs while all those wait.
-pub(super) fn slots(workers: u64) -> u64 {
-    2 * resident_blocks(workers) + 2
+/// Slots of a worker that holds so many blocks: of ordinary kernels, of cooperative ones, and for a kernel without cuts that runs while all
+/// those wait.
+pub(super) fn slots(resident: u64) -> u64 {
+    2 * resident + 2
 }
 
 /// Compiled code uses little of it, but may call deeply.
@@ -206,7 +205,7 @@ impl Worker {
 
     /// All resident blocks let others go first: begin another one, or do something else.
     fn more(&mut self) {
-        let most = resident_blocks(self.shared.workers as u64);
+        let most = self.shared.resident_blocks();
         let count = |cooperative| {
             self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
         };
@@ -221,7 +220,7 @@ impl Worker {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
-        let slots = slots(self.shared.workers as u64);
+        let slots = slots(self.shared.resident_blocks());
         if self.opened >= slots {
             return Err(Error::new(Code::LaunchOutOfResources, "Too many resident blocks"));
         }

@@ -1,8 +1,9 @@
 //! The barrier of a grid, as programs link it that have it from CUDA's device runtime.
 
 use rgpu_device::{Code, Device, Launch};
+use rgpu_softgpu::Config;
 
-use super::{LEGACY, Rig};
+use super::{LEGACY, Rig, kept_code};
 
 const MODULE: u64 = 8;
 
@@ -66,6 +67,74 @@ fn blocks_of_a_cooperative_grid_wait_for_one_another() {
     // Nobody can wait where blocks do not run together.
     rig.gpu.launch(Launch { cooperative: false, ..launch }).unwrap();
     assert_eq!(rig.read(rig.memory + 1024, 6), [4000; 6]);
+}
+
+#[test]
+fn as_many_blocks_wait_for_one_another_as_all_multiprocessors_hold() {
+    let rig = Rig::of(kept_code::Code::default(), Config { multiprocessors: 16, ..Config::default() });
+    let text = rgpu_image::link(&[TEXT, rgpu_image::DEVICE_RUNTIME]).unwrap();
+    rig.gpu.module_load(0, MODULE, text.as_bytes(), &[]).unwrap();
+    rig.write(rig.memory, &[0; 224]);
+    rig.gpu
+        .launch(Launch {
+            stream: LEGACY,
+            module: MODULE,
+            function: 0,
+            grid: [224, 1, 1],
+            block: [64, 1, 1],
+            shared_bytes: 0,
+            cooperative: true,
+            cluster: [0; 3],
+            params: &rig.memory.to_le_bytes(),
+        })
+        .unwrap();
+    let sums: Vec<i32> = [224, 448, 672].into_iter().flat_map(|sum| [sum; 224]).collect();
+    assert_eq!(rig.read(rig.memory + 1024, sums.len()), sums);
+}
+
+/// Threads that wait for a word and then count themselves, and one that sets the word.
+const FLAG: &str = ".version 8.0\n.target sm_80\n.address_size 64\n
+    .visible .entry waits(.param .u64 memory)
+    {
+        .reg .b32 %r<3>; .reg .b64 %rd<2>; .reg .pred %p<2>;
+        ld.param.u64 %rd1, [memory];
+    AGAIN:
+        ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;
+        atom.global.add.u32 %r2, [%rd1+4], 1;
+        ret;
+    }
+    .visible .entry sets(.param .u64 memory)
+    {
+        .reg .b64 %rd<2>;
+        ld.param.u64 %rd1, [memory];
+        st.volatile.global.u32 [%rd1], 1;
+        ret;
+    }\0";
+
+#[test]
+fn a_kernel_comes_to_its_turn_while_as_many_blocks_wait_as_there_is_room_for() {
+    let rig = Rig::new();
+    rig.gpu.module_load(0, MODULE, FLAG.as_bytes(), &[]).unwrap();
+    rig.write(rig.memory, &[0; 2]);
+    rig.sync().unwrap();
+    for (stream, function, blocks) in [(0x100, 0, 40), (0x200, 1, 1)] {
+        rig.gpu.stream_create(0, stream, false, 0).unwrap();
+        rig.gpu
+            .launch(Launch {
+                stream,
+                module: MODULE,
+                function,
+                grid: [blocks, 1, 1],
+                block: [64, 1, 1],
+                shared_bytes: 0,
+                cooperative: false,
+                cluster: [0; 3],
+                params: &rig.memory.to_le_bytes(),
+            })
+            .unwrap();
+    }
+    rig.sync().unwrap();
+    assert_eq!(rig.read(rig.memory, 2), [1, 40 * 64]);
 }
 
 /// A kernel that launches a graph, which no kernel can here, and one that does not; between them a function that nobody has.

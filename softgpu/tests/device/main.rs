@@ -93,9 +93,12 @@ impl Rig {
         let program = Arc::new(Program { code, ..Program::default() });
         let memory_bytes_per_device = 16 << 20;
         let config = Config { memory_bytes_per_device, workers: 2, ..config };
+        let is_large = config.multiprocessors > 0;
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
-        let base = NEXT.fetch_add(1 << 39, Ordering::Relaxed);
-        let plan = gpu.reserve(Range { base, size: 1 << 39 }).unwrap();
+        // Each block that may be resident has addresses of its own.
+        let size = if is_large { 1 << 42 } else { 1 << 39 };
+        let base = NEXT.fetch_add(size, Ordering::Relaxed);
+        let plan = gpu.reserve(Range { base, size }).unwrap();
         let (memory, managed) = (plan.devices[0].base, plan.shared.base);
         gpu.mem_alloc(0, memory, 1 << 20, MemoryKind::Device).unwrap();
         gpu.mem_alloc(0, managed, 4096, MemoryKind::Mirrored).unwrap();

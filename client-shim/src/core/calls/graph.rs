@@ -11,10 +11,10 @@ use std::sync::Arc;
 use rgpu_device::MemOp;
 
 use crate::core::context::Context;
-use crate::core::error::{Result, not_implemented};
+use crate::core::error::{Result, invalid, not_implemented};
 use crate::core::graph::condition::{Choice, Condition, Conditional};
 use crate::core::graph::exec::{Exec, Step};
-use crate::core::graph::op::{GraphAllocation, Op};
+use crate::core::graph::op::{Freeing, GraphAllocation, Op};
 use crate::core::mem_op;
 use crate::core::memory::map::PointerKind;
 use crate::core::params::Params;
@@ -26,6 +26,9 @@ use crate::core::transfer::{Direction, Wait};
 /// The tags of the driver's `extra` array.
 const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
+
+/// `cudaGraphInstantiateFlagAutoFreeOnLaunch`: what an earlier launch has allocated, and nobody freed, is freed by the next launch.
+const AUTO_FREE_ON_LAUNCH: u64 = 1;
 
 impl GraphAllocation {
     /// Allocates memory for a node.
@@ -78,6 +81,7 @@ impl Exec {
     /// Puts everything on a stream.
     pub(crate) fn launch(&self, core: &Core, stream: &Stream) -> Result<()> {
         let steps = self.steps();
+        self.check_allocations(core, &steps)?;
         for condition in steps.iter().filter_map(Step::conditional).map(|work| &work.condition) {
             // What is chosen is not known before it is executed.
             core.captures.refuse(stream)?;
@@ -86,6 +90,18 @@ impl Exec {
             }
         }
         Run { core, stream, steps: &steps, host_changes: false }.all(0..steps.len())
+    }
+
+    /// What an earlier launch has allocated must have been freed, unless the graph does so itself.
+    fn check_allocations(&self, core: &Core, steps: &[Step]) -> Result<()> {
+        if self.flags & AUTO_FREE_ON_LAUNCH != 0 {
+            return Ok(());
+        }
+        let lives = |step: &Step| matches!(&step.op, Op::Alloc(a) if core.graph_allocations.is_live(a.addr));
+        match steps.iter().any(lives) {
+            true => Err(invalid("a graph is launched again of which memory is not freed yet")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -187,8 +203,22 @@ impl Op {
             Self::MemOps(ops) => core.mem_ops(stream, ops),
             Self::Record(event) => core.event_record(event, stream),
             Self::Wait(event) => core.stream_wait_event(stream, event),
-            // The memory is there as long as the node is; children and what is done on conditions have steps of their own.
-            Self::Empty | Self::Alloc(_) | Self::Free(_) | Self::Child(_) | Self::Conditional(_) => Ok(()),
+            Self::Alloc(allocation) => {
+                core.captures.divert(stream, || Ok(self.clone())).unwrap_or_else(|| {
+                    core.graph_allocations.begin(allocation.addr);
+                    Ok(())
+                })
+            }
+            Self::Free(addr) => {
+                core.captures.divert(stream, || Ok(self.clone())).unwrap_or_else(|| {
+                    match core.graph_allocations.end(*addr)? {
+                        Freeing::Left => core.memory.free_in_order(stream, *addr),
+                        Freeing::Kept | Freeing::Foreign => Ok(()),
+                    }
+                })
+            }
+            // Children and what is done on conditions have steps of their own.
+            Self::Empty | Self::Child(_) | Self::Conditional(_) => Ok(()),
         }
     }
 }

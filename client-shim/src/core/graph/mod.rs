@@ -19,7 +19,7 @@ pub(crate) use exec::{Exec, Mismatch};
 pub(crate) use op::{GraphAllocation, HostCall, Kernel, Op};
 
 use super::error::Result;
-use super::process::{current, existing};
+use super::process::{Core, current};
 use super::registry::Raw;
 
 /// Functions that are the process's core's graphs' methods of the same name.
@@ -105,14 +105,10 @@ pub(crate) fn object_create(destroy: HostCall, references: u32) -> Result<Raw> {
     Ok(current()?.graphs.object_create(destroy, references))
 }
 
-/// Bytes that graphs have allocated.
-pub(crate) fn allocated_bytes() -> u64 {
-    existing().map_or(0, |core| core.graph_allocations.total())
-}
-
-/// The program has freed an address: no graph will.
-pub(crate) fn forget_allocation(addr: u64) {
-    if let Some(core) = existing() {
-        core.graph_allocations.forget(addr);
-    }
+/// The program frees an address. True where that is all: its graph keeps the memory for its next launch.
+///
+/// # Errors
+/// `InvalidValue` where it is a graph's, and no launch has allocated it since it was last freed.
+pub(crate) fn keeps(core: &Core, addr: u64) -> Result<bool> {
+    Ok(core.graph_allocations.end(addr)? == op::Freeing::Kept)
 }
