@@ -441,6 +441,10 @@ impl Shared {
         if let Some(running) = state.computing.iter().find(|running| running.remaining() > 0) {
             return Some(Job::Pieces(running.clone()));
         }
+        if grid.is_some() && state.threads < self.workers {
+            // This thread was called for it; there may be enough for another one.
+            self.call_workers(state);
+        }
         grid.map(Job::Grid)
     }
 

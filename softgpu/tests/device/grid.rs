@@ -69,18 +69,18 @@ fn blocks_of_a_cooperative_grid_wait_for_one_another() {
     assert_eq!(rig.read(rig.memory + 1024, 6), [4000; 6]);
 }
 
-#[test]
-fn as_many_blocks_wait_for_one_another_as_all_multiprocessors_hold() {
-    let rig = Rig::of(kept_code::Code::default(), Config { multiprocessors: 16, ..Config::default() });
+/// Has so many blocks wait for one another, in the first launch on a device of its own.
+fn wait_for_one_another(blocks: u32, config: Config) {
+    let rig = Rig::of(kept_code::Code::default(), config);
     let text = rgpu_image::link(&[TEXT, rgpu_image::DEVICE_RUNTIME]).unwrap();
     rig.gpu.module_load(0, MODULE, text.as_bytes(), &[]).unwrap();
-    rig.write(rig.memory, &[0; 224]);
+    rig.write(rig.memory, &vec![0; blocks as usize]);
     rig.gpu
         .launch(Launch {
             stream: LEGACY,
             module: MODULE,
             function: 0,
-            grid: [224, 1, 1],
+            grid: [blocks, 1, 1],
             block: [64, 1, 1],
             shared_bytes: 0,
             cooperative: true,
@@ -88,8 +88,20 @@ fn as_many_blocks_wait_for_one_another_as_all_multiprocessors_hold() {
             params: &rig.memory.to_le_bytes(),
         })
         .unwrap();
-    let sums: Vec<i32> = [224, 448, 672].into_iter().flat_map(|sum| [sum; 224]).collect();
+    let sums: Vec<i32> =
+        [1, 2, 3].into_iter().flat_map(|round| vec![(round * blocks) as i32; blocks as usize]).collect();
     assert_eq!(rig.read(rig.memory + 1024, sums.len()), sums);
+}
+
+#[test]
+fn as_many_blocks_wait_for_one_another_as_all_multiprocessors_hold() {
+    wait_for_one_another(224, Config { multiprocessors: 16, ..Config::default() });
+}
+
+#[test]
+fn one_launch_calls_as_many_workers_as_it_has_work_for() {
+    // Four workers hold these blocks, and fewer do not.
+    wait_for_one_another(64, Config { workers: 4, ..Config::default() });
 }
 
 /// Threads that wait for a word and then count themselves, and one that sets the word.

@@ -92,8 +92,9 @@ impl Rig {
         static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
         let program = Arc::new(Program { code, ..Program::default() });
         let memory_bytes_per_device = 16 << 20;
-        let config = Config { memory_bytes_per_device, workers: 2, ..config };
-        let is_large = config.multiprocessors > 0;
+        let workers = if config.workers == 0 { 2 } else { config.workers };
+        let config = Config { memory_bytes_per_device, workers, ..config };
+        let is_large = config.multiprocessors > 0 || config.workers > 2;
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
         // Each block that may be resident has addresses of its own.
         let size = if is_large { 1 << 42 } else { 1 << 39 };
