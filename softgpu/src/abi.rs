@@ -563,6 +563,9 @@ pub enum AccessKind {
 pub struct Access {
     /// What it does.
     pub kind: AccessKind,
+    /// Whether it says how it is ordered: a load or a store that is relaxed, acquires or releases, an atomic operation that acquires or
+    /// releases.
+    pub ordered: bool,
     /// How many bytes, a power of two.
     pub size: u32,
     /// The line of the PTX text; in kernels that are counted, the access's number among [`counted::Sites::accesses`].
@@ -572,7 +575,8 @@ pub struct Access {
 impl Access {
     /// As one number.
     pub fn pack(self) -> u64 {
-        u64::from(self.size & 0xffff) | (self.kind as u64) << 16 | u64::from(self.line) << 32
+        let kind = self.kind as u64 | u64::from(self.ordered) << 2;
+        u64::from(self.size & 0xffff) | kind << 16 | u64::from(self.line) << 32
     }
 
     /// What [`Access::pack`] has made a number of.
@@ -583,6 +587,7 @@ impl Access {
             2 => AccessKind::Atomic,
             _ => AccessKind::Barrier,
         };
-        Self { kind, size: (number & 0xffff) as u32, line: (number >> 32) as u32 }
+        let ordered = number >> 18 & 1 != 0;
+        Self { kind, ordered, size: (number & 0xffff) as u32, line: (number >> 32) as u32 }
     }
 }

@@ -95,7 +95,7 @@ fn planted() -> Result<()> {
 }
 
 /// Examples with all kinds of memory, of barriers and of ways to allocate, that have no mistakes.
-pub(crate) const CLEAN: [&str; 22] = [
+pub(crate) const CLEAN: [&str; 23] = [
     "async_pool",
     "backprop",
     "cub_reduce",
@@ -112,6 +112,7 @@ pub(crate) const CLEAN: [&str; 22] = [
     "memcpy2d3d",
     "module_variables",
     "nw",
+    "ordered_atomics",
     "pathfinder",
     "scan_cooperative_groups",
     "stencil2d_constant",

@@ -28,13 +28,6 @@ pub(super) struct ScriptState {
     over: bool,
 }
 
-impl ScriptState {
-    /// Whether everything that was delivered has been received.
-    pub(super) fn all_received(&self) -> bool {
-        self.incoming.is_empty()
-    }
-}
-
 /// See the module's text.
 #[derive(Default, Clone)]
 pub struct Script(Arc<(Mutex<ScriptState>, Condvar)>);
@@ -68,6 +61,11 @@ impl Script {
     /// Waits until somebody cannot send on.
     pub fn wait_stuck(&self) {
         self.wait_for("a sender without room", |state| state.writers_waiting > 0 && state.budget == 0);
+    }
+
+    /// Waits until all was received that was delivered.
+    pub fn wait_received(&self) {
+        self.wait_for("the reader", |state| state.incoming.is_empty());
     }
 
     /// Waits until all was received, and the thread that received it sleeps without waiting for more.

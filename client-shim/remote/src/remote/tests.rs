@@ -85,7 +85,7 @@ fn asked_twice_without_room(link: &Arc<Link>, script: &Script, first: &[u8], sec
     script.wait_sent(1);
     script.wait_stuck();
     script.deliver(second);
-    script.wait_for("the second notice", |state| state.all_received());
+    script.wait_received();
     script.allow(usize::MAX);
     script.wait_sent(3);
     let sent: Vec<u16> = script.sent().iter().map(|header| header.call).collect();

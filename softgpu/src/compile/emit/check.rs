@@ -22,6 +22,16 @@ pub(super) fn kind_of(op: &Op) -> AccessKind {
     }
 }
 
+/// Whether an instruction says how it is ordered. An atomic operation is relaxed where it says nothing, so that this says nothing of it.
+fn is_ordered(text: &str) -> bool {
+    let mut parts = text.split('.');
+    match parts.next() {
+        Some("ld" | "st") => parts.any(|part| matches!(part, "relaxed" | "acquire" | "release")),
+        Some("atom" | "red") => parts.any(|part| matches!(part, "acquire" | "release" | "acq_rel")),
+        _ => false,
+    }
+}
+
 impl<'a> Emitter<'a, '_> {
     /// Emits something without looking at its accesses.
     pub(super) fn unseen<R>(&mut self, emit: impl FnOnce(&mut Self) -> R) -> R {
@@ -40,7 +50,7 @@ impl<'a> Emitter<'a, '_> {
     pub(super) fn seen(&mut self, address: Value, width: u32) -> Result<Target> {
         let counts = self.cx.env.checks.counts;
         let line = if counts { self.counted_access() } else { self.line };
-        let access = Access { kind: self.access, size: width, line };
+        let access = Access { kind: self.access, ordered: is_ordered(self.text), size: width, line };
         let what = self.iconst(types::I64, access.pack() as i64);
         let helper = self.cx.env.helpers.check;
         let checked = self.call_helper(helper, Some(types::I64), &[self.block, address, what]);

@@ -4,6 +4,12 @@
 //! accesses are in order is told by clocks: each warp counts the barriers that it has been at, and knows how far it has heard of
 //! each other warp; what one has heard at a barrier, all that wait there hear. Within a warp, each pair of lanes knows when both last took
 //! part in an operation of the warp, or in a barrier.
+//!
+//! Accesses that say how they are ordered (`cuda::atomic`'s) are in order with each other, and tell: a store, or an atomic operation, leaves at
+//! its place what its warp has heard, and a load there hears it. Relaxed ones do so as well, as fences beside them are not looked at, and all lanes
+//! of a warp tell and hear together: so races are missed there, and none is reported that is not one.
+
+use std::collections::HashMap;
 
 use crate::abi::{Access, AccessKind, WARP};
 
@@ -71,10 +77,20 @@ struct Warp {
     pairs: Box<[[u32; WARP]; WARP]>,
 }
 
+/// What an access that says how it is ordered has left at its place.
+struct Told {
+    /// As of [`Warp::heard`].
+    heard: [u32; WARPS],
+    /// The threads that told, and their warps' steps behind that.
+    by: Vec<(u16, u32)>,
+}
+
 /// The shared memory of one block.
 pub(super) struct Race {
     cells: Vec<Cell>,
     warps: Vec<Warp>,
+    /// By place.
+    told: HashMap<usize, Told>,
     touched: bool,
 }
 
@@ -83,13 +99,14 @@ impl Race {
     pub(super) fn new(threads: usize, bytes: usize) -> Self {
         let warp = Warp { clock: 0, heard: [0; WARPS], step: 0, all: 0, pairs: Box::new([[0; WARP]; WARP]) };
         let warps = vec![warp; threads.div_ceil(WARP).min(WARPS)];
-        Self { cells: vec![UNTOUCHED; bytes], warps, touched: false }
+        Self { cells: vec![UNTOUCHED; bytes], warps, told: HashMap::new(), touched: false }
     }
 
     /// Another block begins.
     pub(super) fn begin(&mut self) {
         if std::mem::take(&mut self.touched) {
             self.cells.fill(UNTOUCHED);
+            self.told.clear();
         }
     }
 
@@ -139,6 +156,44 @@ impl Race {
         self.released(&everybody, &[]);
     }
 
+    /// A thread leaves what its warp has heard and done: besides what others have left there, or instead of it.
+    fn tell(&mut self, thread: usize, at: usize, besides: bool) {
+        let w = thread / WARP;
+        let Some(warp) = self.warps.get_mut(w) else { return };
+        let mut heard = warp.heard;
+        heard[w] = heard[w].max(warp.clock + 1);
+        // What the warp does from now on is not told.
+        warp.clock += 1;
+        warp.step += 1;
+        let by = (thread as u16, warp.step);
+        match self.told.get_mut(&at).filter(|_| besides) {
+            Some(told) => {
+                told.heard.iter_mut().zip(heard).for_each(|(all, new)| *all = (*all).max(new));
+                told.by.retain(|(other, _)| *other != by.0);
+                told.by.push(by);
+            }
+            None => drop(self.told.insert(at, Told { heard, by: vec![by] })),
+        }
+    }
+
+    /// A thread hears what others have left at a place.
+    fn hear(&mut self, thread: usize, at: usize) {
+        let (Some(told), Some(warp)) = (self.told.get(&at), self.warps.get_mut(thread / WARP)) else {
+            return;
+        };
+        warp.heard.iter_mut().zip(told.heard).for_each(|(known, new)| *known = (*known).max(new));
+        let lane = thread % WARP;
+        let own = told.by.iter().filter(|(other, _)| usize::from(*other) / WARP == thread / WARP);
+        for &(other, step) in own {
+            let other = usize::from(other) % WARP;
+            // And what that lane has heard of others.
+            for third in (0..WARP).filter(|third| *third != lane) {
+                let known = if third == other { step } else { warp.pairs[third][other] };
+                warp.pairs[third][lane] = warp.pairs[third][lane].max(known);
+            }
+        }
+    }
+
     fn is_before(&self, stamp: &Stamp, thread: usize) -> bool {
         if stamp.thread == NOBODY || usize::from(stamp.thread) == thread {
             return true;
@@ -157,8 +212,11 @@ impl Race {
             self.meet_all();
             return None;
         }
+        if access.ordered && access.kind != AccessKind::Write {
+            self.hear(thread, at);
+        }
         let warp = self.warps.get(thread / WARP)?;
-        let atomic = access.kind == AccessKind::Atomic;
+        let atomic = access.kind == AccessKind::Atomic || access.ordered;
         let stamp =
             Stamp { thread: thread as u16, atomic, clock: warp.clock, step: warp.step, line: access.line };
         self.touched = true;
@@ -184,6 +242,9 @@ impl Race {
                 self.cells[at].write = stamp;
             }
         }
+        if access.ordered && access.kind != AccessKind::Read {
+            self.tell(thread, at, access.kind == AccessKind::Atomic);
+        }
         found
     }
 }
@@ -197,7 +258,14 @@ mod tests {
     }
 
     fn go(race: &mut Race, thread: usize, kind: AccessKind, at: usize) -> Option<Hazard> {
-        race.access(thread, at, Access { kind, size: 4, line: 1 }).map(|(hazard, _)| hazard)
+        let access = Access { kind, ordered: false, size: 4, line: 1 };
+        race.access(thread, at, access).map(|(hazard, _)| hazard)
+    }
+
+    /// As it is ordered by what it says itself.
+    fn ordered(race: &mut Race, thread: usize, kind: AccessKind, at: usize) -> Option<Hazard> {
+        let access = Access { kind, ordered: true, size: 4, line: 1 };
+        race.access(thread, at, access).map(|(hazard, _)| hazard)
     }
 
     use AccessKind::{Atomic, Read, Write};
@@ -251,5 +319,54 @@ mod tests {
         assert_eq!(go(&mut race, 0, Atomic, 0), None);
         assert_eq!(go(&mut race, 50, Atomic, 0), None);
         assert_eq!(go(&mut race, 80, Read, 0), Some(Hazard::ReadAfterWrite));
+    }
+
+    #[test]
+    fn a_store_that_releases_tells_a_load_that_acquires() {
+        let mut race = race();
+        // In another warp, and in the same one.
+        for reader in [40, 1] {
+            race.begin();
+            go(&mut race, 0, Write, 0);
+            assert_eq!(ordered(&mut race, reader, Read, 4), None);
+            assert_eq!(go(&mut race, reader, Read, 0), Some(Hazard::ReadAfterWrite), "nothing is told yet");
+            assert_eq!(ordered(&mut race, 0, Write, 4), None);
+            go(&mut race, 0, Write, 8);
+            assert_eq!(go(&mut race, reader, Read, 0), Some(Hazard::ReadAfterWrite), "it has not heard");
+            assert_eq!(ordered(&mut race, reader, Read, 4), None);
+            assert_eq!(go(&mut race, reader, Read, 0), None);
+            assert_eq!(
+                go(&mut race, reader, Read, 8),
+                Some(Hazard::ReadAfterWrite),
+                "later than what was told"
+            );
+            assert_eq!(go(&mut race, reader, Read, 4), None, "the flag's value is heard of, too");
+            assert_eq!(
+                go(&mut race, 2, Write, 4),
+                Some(Hazard::WriteAfterWrite),
+                "a plain store is none of them"
+            );
+        }
+    }
+
+    #[test]
+    fn atomic_operations_that_release_tell_of_all_that_came_before() {
+        let mut race = race();
+        for thread in [0, 1, 40] {
+            go(&mut race, thread, Write, 4 * (thread % 16));
+            assert_eq!(ordered(&mut race, thread, Atomic, 60), None);
+        }
+        // The last of these hears both, and a third warp hears all.
+        assert_eq!(go(&mut race, 40, Read, 4), None);
+        assert_eq!(go(&mut race, 80, Read, 0), Some(Hazard::ReadAfterWrite));
+        assert_eq!(ordered(&mut race, 80, Read, 60), None);
+        for at in [0, 4, 32] {
+            assert_eq!(go(&mut race, 80, Read, at), None);
+        }
+        // A store leaves only its own.
+        go(&mut race, 70, Write, 12);
+        assert_eq!(ordered(&mut race, 33, Write, 60), None);
+        assert_eq!(ordered(&mut race, 5, Read, 60), None);
+        assert_eq!(go(&mut race, 5, Read, 12), Some(Hazard::ReadAfterWrite));
     }
 }

@@ -54,7 +54,7 @@ impl Reach<'_> {
     fn seen(&self, kind: AccessKind, address: u64, bytes: u32) -> u64 {
         let Some(Look { context, block, thread }) = &self.look else { return address };
         let Some(check) = &context.check else { return address };
-        let access = Access { kind, size: bytes, line: thread.op[TRAP_LINE] as u32 };
+        let access = Access { kind, ordered: false, size: bytes, line: thread.op[TRAP_LINE] as u32 };
         // SAFETY: the guard is the one of the thread that runs the block; what looks at the access is not a part of the kernel.
         unsafe { &mut *context.guard }
             .pause(|_| check.borrow_mut().access(context, &Place { block, thread }, address, access))
