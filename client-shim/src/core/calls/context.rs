@@ -75,6 +75,7 @@ impl Core {
         self.libraries.forget_loaded(|module| module.ordinal == ordinal);
         self.virtual_memory.forget(ordinal);
         self.memory.forget(ordinal);
+        self.graph_allocations.forget(ordinal);
         self.devices.forget(ordinal, result.is_ok());
         match result {
             Err(error) if error.code.is_sticky() && error.code != Code::SystemNotReady => {

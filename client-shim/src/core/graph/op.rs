@@ -264,6 +264,13 @@ impl GraphAllocations {
         }
     }
 
+    /// The device was reset: all that was on it is gone.
+    pub(crate) fn forget(&self, ordinal: Ordinal) {
+        let mut all = self.all.lock();
+        all.kept.retain(|_, kept| kept.ordinal != ordinal);
+        all.marks.remove(&ordinal);
+    }
+
     /// Allocates memory for a node.
     pub(crate) fn allocate(self: &Arc<Self>, context: &Context, bytes: u64) -> Result<Arc<GraphAllocation>> {
         if bytes == 0 {
@@ -322,8 +329,10 @@ impl Drop for GraphAllocation {
     fn drop(&mut self) {
         let mut all = self.owner.all.lock();
         match all.kept.get_mut(&self.addr) {
+            // The device was reset since.
+            None => return,
             Some(kept) if kept.live => return kept.owned = false,
-            _ => all.give_up(self.addr),
+            Some(_) => all.give_up(self.addr),
         }
         drop(all);
         // When the process is ending, or in a forked child, the device is no longer this process's to call.

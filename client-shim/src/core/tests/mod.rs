@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use rgpu_device::Region;
 
 use super::context::Context;
+use super::graph::op::{Freeing, GraphAllocation};
 use super::session::Session;
 use super::*;
 
@@ -469,6 +470,34 @@ fn a_reset_begins_anew() {
     let stream = core.stream(&context, 0, false).unwrap();
     to_device(&core, &stream, a, &[1, 2, 3]).unwrap();
     assert_eq!(from_device(&core, &stream, a, 3).unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn memory_of_graphs() {
+    let core = new_core(1);
+    core.set_device(0).unwrap();
+    let context = core.runtime_context().unwrap();
+    let graphs = &core.graph_allocations;
+    let new = |bytes| GraphAllocation::new(&core, &context, bytes).unwrap();
+    let (kept, left) = (new(4096), new(100));
+    assert_eq!(graphs.marks(0), [0, 0, 4196, 4196]);
+    assert_eq!(code(graphs.end(kept.addr)), Code::InvalidValue);
+    assert_eq!(graphs.end(kept.addr + 4).unwrap(), Freeing::Foreign);
+    graphs.begin(kept.addr);
+    graphs.begin(left.addr);
+    assert_eq!(graphs.marks(0), [4196, 4196, 4196, 4196]);
+    assert_eq!(graphs.end(kept.addr).unwrap(), Freeing::Kept);
+    assert_eq!((graphs.is_live(kept.addr), graphs.is_live(left.addr)), (false, true));
+    let left_at = left.addr;
+    drop(left);
+    assert_eq!(graphs.marks(0), [100, 4196, 4196, 4196], "what is not freed stays");
+    assert_eq!(graphs.end(left_at).unwrap(), Freeing::Left);
+    core.free(left_at).unwrap();
+    graphs.reset_mark(0, 1);
+    assert_eq!(graphs.marks(0), [0, 0, 4096, 4196]);
+    graphs.begin(kept.addr);
+    core.device_reset(0).unwrap();
+    assert_eq!((graphs.marks(0), graphs.end(kept.addr).unwrap()), ([0; 4], Freeing::Foreign));
 }
 
 #[test]
