@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use rgpu_softgpu::compile::vector;
+
 use super::gpu::{Run, gpu};
 use super::values::{Domain, Random, mask};
 
@@ -356,9 +358,35 @@ impl Case {
 /// Runs all cases and fails with what was wrong with any.
 pub(crate) fn run_all(cases: Vec<Case>) {
     assert!(!cases.is_empty());
-    let total = cases.len();
-    let failures: Vec<String> = cases.iter().filter_map(|case| case.run().err()).collect();
-    assert!(failures.is_empty(), "{} of {total} cases failed:\n  {}", failures.len(), failures.join("\n  "));
+    let each = std::env::var(EACH).map_or(1, |each| each.parse().unwrap());
+    let tried: Vec<&Case> = cases.iter().step_by(each).collect();
+    let failures: Vec<String> = tried.iter().filter_map(|case| case.run().err()).collect();
+    let (failed, total) = (failures.len(), tried.len());
+    assert!(failures.is_empty(), "{failed} of {total} cases failed:\n  {}", failures.join("\n  "));
+    println!("{total} cases, {VECTORS}{}", vector::kernels());
+}
+
+/// Tells this program to try only the first of so many cases, and the first of the next so many.
+const EACH: &str = "OPCODE_CASES_EACH";
+/// What stands before the number of kernels that were compiled for vectors of threads.
+const VECTORS: &str = "kernels for vectors so far: ";
+
+/// One case of twenty, and at least one of each group. All of them are tried by
+/// `RGPU_VECTORS=first cargo test -p rgpu-softgpu --test opcodes`, which takes many minutes.
+#[test]
+fn a_part_of_the_cases_in_the_second_tier() {
+    if let Err(why) = vector::possible() {
+        return println!("not tried: {why}");
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    // Those that are no lists of cases have nothing to leave out.
+    command.args(["--nocapture", "--skip", "::"]).env(EACH, "20");
+    command.env(vector::VARIABLE, "first").env_remove("RGPU_TEST_DRIVER");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let kernels = said.lines().filter_map(|line| line.split_once(VECTORS)?.1.parse::<u64>().ok());
+    assert!(kernels.max().unwrap_or(0) > 100, "hardly any kernel was compiled for vectors: {said}");
 }
 
 #[test]
