@@ -438,12 +438,13 @@ impl Shared {
                 Some(_) | None => {}
             }
         }
-        if let Some(running) = state.computing.iter().find(|running| running.remaining() > 0) {
-            return Some(Job::Pieces(running.clone()));
-        }
-        if grid.is_some() && state.threads < self.workers {
+        let pieces = state.computing.iter().find(|running| running.remaining() > 0).cloned();
+        if (pieces.is_some() || grid.is_some()) && state.threads < self.workers {
             // This thread was called for it; there may be enough for another one.
             self.call_workers(state);
+        }
+        if let Some(running) = pieces {
+            return Some(Job::Pieces(running));
         }
         grid.map(Job::Grid)
     }

@@ -90,6 +90,7 @@ impl Rig {
 
     fn of(code: kept_code::Code, config: Config) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
+        static NEXT_LARGE: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
         let program = Arc::new(Program { code, ..Program::default() });
         let memory_bytes_per_device = 16 << 20;
         let workers = if config.workers == 0 { 2 } else { config.workers };
@@ -97,8 +98,8 @@ impl Rig {
         let is_large = config.multiprocessors > 0 || config.workers > 2;
         let gpu = SoftGpu::open(config, program.clone()).unwrap();
         // Each block that may be resident has addresses of its own.
-        let size = if is_large { 1 << 42 } else { 1 << 39 };
-        let base = NEXT.fetch_add(size, Ordering::Relaxed);
+        let (next, size) = if is_large { (&NEXT_LARGE, 1 << 42) } else { (&NEXT, 1 << 39) };
+        let base = next.fetch_add(size, Ordering::Relaxed);
         let plan = gpu.reserve(Range { base, size }).unwrap();
         let (memory, managed) = (plan.devices[0].base, plan.shared.base);
         gpu.mem_alloc(0, memory, 1 << 20, MemoryKind::Device).unwrap();
