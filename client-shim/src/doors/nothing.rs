@@ -108,6 +108,7 @@ const MEANT: &[(&str, &[&str])] = &[
             "cuCtxSetFlags",
             "cuCtxSetLimit",
             "cuCtxSetSharedMemConfig",
+            "cuDeviceGraphMemTrim",
             "cuDevicePrimaryCtxRelease",
             "cuDevicePrimaryCtxRelease_v2",
             "cuDevicePrimaryCtxReset",
