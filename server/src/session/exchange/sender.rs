@@ -5,7 +5,7 @@ use parking_lot::{Condvar, Mutex};
 use rgpu_device::{CopySink, Done, Error, Handle, RegionCursor, Result};
 use rgpu_protocol::frame::{Header, MAX_BULK, Part};
 use rgpu_protocol::transport::{Ready, Tcp, Transport};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The most pieces of a frame.
 const PIECES: usize = 256;
 /// So many parts of a copy the device is asked for ahead.
-const AHEAD: usize = 4;
+const AHEAD: u64 = 4;
 /// Between two looks at whether the other machine still answers.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -39,11 +39,47 @@ struct Job {
     done: Done,
 }
 
-/// Parts that the device brings.
+/// A part that the device has brought, by its number.
+type Brought = (u64, Result<Vec<u8>>);
+
+/// Parts that the device brings. It makes them in order, but may tell of two of them the other way round.
 struct Ordered {
-    sender: mpsc::Sender<Result<Vec<u8>>>,
-    parts: mpsc::Receiver<Result<Vec<u8>>>,
-    underway: usize,
+    sender: mpsc::Sender<Brought>,
+    parts: mpsc::Receiver<Brought>,
+    /// Those that others are to be taken before.
+    early: HashMap<u64, Result<Vec<u8>>>,
+    asked: u64,
+    taken: u64,
+}
+
+impl Ordered {
+    fn new() -> Self {
+        let (sender, parts) = mpsc::channel();
+        Self { sender, parts, early: HashMap::new(), asked: 0, taken: 0 }
+    }
+
+    fn underway(&self) -> u64 {
+        self.asked - self.taken
+    }
+
+    /// Where the next part is brought to.
+    fn ask(&mut self) -> Box<Gather> {
+        let number = self.asked;
+        self.asked += 1;
+        Box::new(Gather { number, bytes: Vec::new(), to: self.sender.clone() })
+    }
+
+    /// The next part. Every part is brought or fails: the device sees to it.
+    fn take(&mut self) -> Result<Vec<u8>> {
+        loop {
+            if let Some(part) = self.early.remove(&self.taken) {
+                self.taken += 1;
+                return part;
+            }
+            let (number, part) = self.parts.recv().map_err(|_| lost())?;
+            self.early.insert(number, part);
+        }
+    }
 }
 
 /// How far a job has come.
@@ -170,27 +206,17 @@ impl Sender {
 
     /// Sends the next part that the device brings.
     fn send_ordered(&self, job: &mut Job, stream: Handle, around: &Surroundings) -> io::Result<Progress> {
-        let ordered = job.ordered.get_or_insert_with(|| {
-            let (sender, parts) = mpsc::channel();
-            Ordered { sender, parts, underway: 0 }
-        });
-        while ordered.underway < AHEAD
+        let ordered = job.ordered.get_or_insert_with(Ordered::new);
+        while ordered.underway() < AHEAD
             && let Some(part) = job.cursor.part(MAX_BULK as u64)
         {
-            let sink = Box::new(Gather { bytes: Vec::new(), to: ordered.sender.clone() });
-            around.device.copy_from_device(stream, part, 0, sink);
+            around.device.copy_from_device(stream, part, 0, ordered.ask());
             job.cursor.advance(part.bytes().unwrap_or(0));
-            ordered.underway += 1;
         }
-        let mut bytes = Ok(Vec::new());
-        if ordered.underway > 0 {
-            // Every part is brought or fails: the device sees to it.
-            bytes = ordered.parts.recv().unwrap_or_else(|_| Err(lost()));
-            ordered.underway -= 1;
-        }
+        let bytes = if ordered.underway() > 0 { ordered.take() } else { Ok(Vec::new()) };
         match bytes {
             Ok(bytes) => {
-                let last = ordered.underway == 0 && job.cursor.remaining() == 0;
+                let last = ordered.underway() == 0 && job.cursor.remaining() == 0;
                 let part = if last { Part::Last } else { Part::More };
                 let header = Header::part(part, bytes.len(), job.transfer).to_bytes();
                 self.write(&mut [IoSlice::new(&header), IoSlice::new(&bytes)], around)?;
@@ -229,8 +255,9 @@ fn lost() -> Error {
 
 /// Gathers a part that the device brings.
 struct Gather {
+    number: u64,
     bytes: Vec<u8>,
-    to: mpsc::Sender<Result<Vec<u8>>>,
+    to: mpsc::Sender<Brought>,
 }
 
 impl CopySink for Gather {
@@ -240,7 +267,29 @@ impl CopySink for Gather {
 
     fn done(self: Box<Self>, result: Result<()>) {
         // Nobody waits for it where the link is lost.
-        let Self { bytes, to } = *self;
-        let _ = to.send(result.map(|()| bytes));
+        let Self { number, bytes, to } = *self;
+        let _ = to.send((number, result.map(|()| bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_taken_in_order_however_they_are_told_of() {
+        let mut ordered = Ordered::new();
+        let mut sinks: Vec<_> = (0..3).map(|_| ordered.ask()).collect();
+        for (byte, sink) in sinks.iter_mut().enumerate() {
+            sink.chunk(&[&[byte as u8; 2], &[7]]);
+        }
+        assert_eq!(ordered.underway(), 3);
+        let third = sinks.pop().unwrap();
+        sinks.into_iter().rev().for_each(|sink| sink.done(Ok(())));
+        assert_eq!(ordered.take().unwrap(), [0, 0, 7]);
+        assert_eq!(ordered.take().unwrap(), [1, 1, 7]);
+        third.done(Err(lost()));
+        assert!(ordered.take().is_err());
+        assert_eq!(ordered.underway(), 0);
     }
 }
