@@ -184,7 +184,7 @@ pub trait Device: Send + Sync {
 
     /// Copies device memory to the host, in stream order. `host_addr` is where the bytes go in the
     /// host's address space, one run if it is mirrored memory; then the device's copy follows. Errors are
-    /// reported to the sink alone.
+    /// reported to the sink alone. The bytes of two copies of a stream come in order; that they are done may be told the other way round.
     fn copy_from_device(&self, stream: Handle, src: Region, host_addr: u64, sink: Box<dyn CopySink>);
 
     /// Copies device memory into host memory, in stream order: like [`Device::copy_from_device`], for

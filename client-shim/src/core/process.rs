@@ -10,7 +10,7 @@ use super::contexts::Contexts;
 use super::devices::Devices;
 use super::error::{self, Code, Error, Result};
 use super::graph::captures::Captures;
-use super::graph::op::GraphAllocations;
+use super::graph::memory::GraphAllocations;
 use super::graph::store::GraphStore;
 use super::library::Libraries;
 use super::lifecycle::{self, Stage};

@@ -10,7 +10,7 @@ use crate::graph::{self, capture};
 
 /// Frees memory of a device; null is none.
 pub(crate) fn free(core: &Core, addr: u64) -> Result<()> {
-    if addr != 0 && graph::keeps(core, addr)? {
+    if addr != 0 && graph::take_back(core, addr)? {
         return Ok(());
     }
     core.free(addr)?;
@@ -57,7 +57,7 @@ fn alloc(
 /// Frees memory once the stream has come so far.
 pub(crate) fn free_async(core: &Core, stream: &Stream, addr: u64) -> Result<()> {
     let captured = capture::is_capturing(stream);
-    if !captured && graph::keeps(core, addr)? {
+    if !captured && graph::take_back(core, addr)? {
         return Ok(());
     }
     core.free_async(stream, addr)?;

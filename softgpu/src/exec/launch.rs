@@ -152,7 +152,7 @@ impl LaunchWork {
     }
 }
 
-/// How many blocks like a launch's one worker can hold at once.
+/// How many blocks like a launch's one multiprocessor can hold at once.
 fn resident_blocks(launch: &Launch<'_>, function: &FunctionInfo, limits: &LaunchLimits) -> u32 {
     let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
     let shared = u64::from(function.static_shared) + u64::from(launch.shared_bytes);

@@ -43,23 +43,28 @@ const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n
         ret;
     }";
 
+/// A launch of blocks of 64 threads.
+fn launch(stream: u64, function: u32, blocks: u32, cooperative: bool, params: &[u8]) -> Launch<'_> {
+    Launch {
+        stream,
+        module: MODULE,
+        function,
+        grid: [blocks, 1, 1],
+        block: [64, 1, 1],
+        shared_bytes: 0,
+        cooperative,
+        cluster: [0; 3],
+        params,
+    }
+}
+
 #[test]
 fn blocks_of_a_cooperative_grid_wait_for_one_another() {
     let rig = Rig::new();
     let text = rgpu_image::link(&[TEXT, rgpu_image::DEVICE_RUNTIME]).unwrap();
     rig.gpu.module_load(0, MODULE, text.as_bytes(), &[]).unwrap();
     let params = rig.memory.to_le_bytes();
-    let launch = Launch {
-        stream: LEGACY,
-        module: MODULE,
-        function: 0,
-        grid: [6, 1, 1],
-        block: [64, 1, 1],
-        shared_bytes: 0,
-        cooperative: true,
-        cluster: [0; 3],
-        params: &params,
-    };
+    let launch = launch(LEGACY, 0, 6, true, &params);
     rig.write(rig.memory, &[0; 1024]);
     rig.gpu.launch(launch).unwrap();
     let sums: Vec<i32> = [6, 12, 18].into_iter().flat_map(|sum| [sum; 6]).collect();
@@ -75,19 +80,7 @@ fn wait_for_one_another(blocks: u32, config: Config) {
     let text = rgpu_image::link(&[TEXT, rgpu_image::DEVICE_RUNTIME]).unwrap();
     rig.gpu.module_load(0, MODULE, text.as_bytes(), &[]).unwrap();
     rig.write(rig.memory, &vec![0; blocks as usize]);
-    rig.gpu
-        .launch(Launch {
-            stream: LEGACY,
-            module: MODULE,
-            function: 0,
-            grid: [blocks, 1, 1],
-            block: [64, 1, 1],
-            shared_bytes: 0,
-            cooperative: true,
-            cluster: [0; 3],
-            params: &rig.memory.to_le_bytes(),
-        })
-        .unwrap();
+    rig.gpu.launch(launch(LEGACY, 0, blocks, true, &rig.memory.to_le_bytes())).unwrap();
     let sums: Vec<i32> =
         [1, 2, 3].into_iter().flat_map(|round| vec![(round * blocks) as i32; blocks as usize]).collect();
     assert_eq!(rig.read(rig.memory + 1024, sums.len()), sums);
@@ -131,19 +124,7 @@ fn a_kernel_comes_to_its_turn_while_as_many_blocks_wait_as_there_is_room_for() {
     rig.sync().unwrap();
     for (stream, function, blocks) in [(0x100, 0, 40), (0x200, 1, 1)] {
         rig.gpu.stream_create(0, stream, false, 0).unwrap();
-        rig.gpu
-            .launch(Launch {
-                stream,
-                module: MODULE,
-                function,
-                grid: [blocks, 1, 1],
-                block: [64, 1, 1],
-                shared_bytes: 0,
-                cooperative: false,
-                cluster: [0; 3],
-                params: &rig.memory.to_le_bytes(),
-            })
-            .unwrap();
+        rig.gpu.launch(launch(stream, function, blocks, false, &rig.memory.to_le_bytes())).unwrap();
     }
     rig.sync().unwrap();
     assert_eq!(rig.read(rig.memory, 2), [1, 40 * 64]);

@@ -250,7 +250,8 @@ impl Several {
                 let place = unsafe { HostTarget::new(place) };
                 source.copy_from_device_into(from_stream, from_part, place, done);
             }
-            // They arrive in the order in which they were asked for. After a failure the others are still waited for.
+            // Their bytes arrive in the order in which they were asked for; word of them may not, so that with any word the first one's bytes are
+            // here. After a failure the others are still waited for.
             let Some((to_part, buffer)) = underway.pop_front() else { break };
             let arrived = receive.recv().unwrap_or_else(|_| Err(Error::from(Code::Unknown)));
             result = result.and(arrived);

@@ -14,7 +14,8 @@ use crate::core::context::Context;
 use crate::core::error::{Result, invalid, not_implemented};
 use crate::core::graph::condition::{Choice, Condition, Conditional};
 use crate::core::graph::exec::{Exec, Step};
-use crate::core::graph::op::{Freeing, GraphAllocation, Op};
+use crate::core::graph::memory::{Freeing, GraphAllocation};
+use crate::core::graph::op::Op;
 use crate::core::mem_op;
 use crate::core::memory::map::PointerKind;
 use crate::core::params::Params;
@@ -203,23 +204,25 @@ impl Op {
             Self::MemOps(ops) => core.mem_ops(stream, ops),
             Self::Record(event) => core.event_record(event, stream),
             Self::Wait(event) => core.stream_wait_event(stream, event),
-            Self::Alloc(allocation) => {
-                core.captures.divert(stream, || Ok(self.clone())).unwrap_or_else(|| {
-                    core.graph_allocations.begin(allocation.addr);
-                    Ok(())
-                })
-            }
-            Self::Free(addr) => {
-                core.captures.divert(stream, || Ok(self.clone())).unwrap_or_else(|| {
-                    match core.graph_allocations.end(*addr)? {
-                        Freeing::Left => core.memory.free_in_order(stream, *addr),
-                        Freeing::Kept | Freeing::Foreign => Ok(()),
-                    }
-                })
-            }
+            Self::Alloc(_) | Self::Free(_) => match core.captures.divert(stream, || Ok(self.clone())) {
+                Some(captured) => captured,
+                None => self.allocate_or_free(core, stream),
+            },
             // Children and what is done on conditions have steps of their own.
             Self::Empty | Self::Child(_) | Self::Conditional(_) => Ok(()),
         }
+    }
+
+    /// What a node for memory does, and any other one not.
+    fn allocate_or_free(&self, core: &Core, stream: &Stream) -> Result<()> {
+        match self {
+            Self::Alloc(allocation) => core.graph_allocations.begin(allocation.addr),
+            Self::Free(addr) if core.graph_allocations.end(*addr)? == Freeing::Left => {
+                core.memory.free_in_order(stream, *addr)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 

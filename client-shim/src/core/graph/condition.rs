@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rgpu_device::Region;
 
-use super::op::{GraphAllocation, NodeKind};
+use super::memory::GraphAllocation;
+use super::op::NodeKind;
 use crate::core::error::{Result, invalid};
 use crate::core::registry::Raw;
 

@@ -9,6 +9,7 @@ pub(crate) mod capture;
 pub(crate) mod captures;
 pub(crate) mod condition;
 pub(crate) mod exec;
+pub(crate) mod memory;
 pub(crate) mod op;
 pub(crate) mod store;
 
@@ -16,7 +17,8 @@ use std::sync::Arc;
 
 pub(crate) use condition::Choice;
 pub(crate) use exec::{Exec, Mismatch};
-pub(crate) use op::{GraphAllocation, HostCall, Kernel, Op};
+pub(crate) use memory::GraphAllocation;
+pub(crate) use op::{HostCall, Kernel, Op};
 
 use super::error::Result;
 use super::process::{Core, current};
@@ -109,6 +111,6 @@ pub(crate) fn object_create(destroy: HostCall, references: u32) -> Result<Raw> {
 ///
 /// # Errors
 /// `InvalidValue` where it is a graph's, and no launch has allocated it since it was last freed.
-pub(crate) fn keeps(core: &Core, addr: u64) -> Result<bool> {
-    Ok(core.graph_allocations.end(addr)? == op::Freeing::Kept)
+pub(crate) fn take_back(core: &Core, addr: u64) -> Result<bool> {
+    Ok(core.graph_allocations.end(addr)? == memory::Freeing::Kept)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use rgpu_device::Region;
 
 use super::context::Context;
-use super::graph::op::{Freeing, GraphAllocation};
+use super::graph::memory::{Freeing, GraphAllocation};
 use super::session::Session;
 use super::*;
 

@@ -77,6 +77,11 @@ struct Warp {
     pairs: Box<[[u32; WARP]; WARP]>,
 }
 
+/// Adds what somebody else has heard, as of [`Warp::heard`].
+fn also(heard: &mut [u32; WARPS], others: &[u32; WARPS]) {
+    heard.iter_mut().zip(others).for_each(|(known, new)| *known = (*known).max(*new));
+}
+
 /// What an access that says how it is ordered has left at its place.
 struct Told {
     /// As of [`Warp::heard`].
@@ -118,9 +123,7 @@ impl Race {
         };
         let mut heard = [0u32; WARPS];
         for (w, warp) in self.warps.iter().enumerate().filter(|(w, _)| takes_part(*w)) {
-            for (heard, &known) in heard.iter_mut().zip(&warp.heard) {
-                *heard = (*heard).max(known);
-            }
+            also(&mut heard, &warp.heard);
             heard[w] = heard[w].max(warp.clock + 1);
         }
         for w in 0..self.warps.len() {
@@ -168,7 +171,7 @@ impl Race {
         let by = (thread as u16, warp.step);
         match self.told.get_mut(&at).filter(|_| besides) {
             Some(told) => {
-                told.heard.iter_mut().zip(heard).for_each(|(all, new)| *all = (*all).max(new));
+                also(&mut told.heard, &heard);
                 told.by.retain(|(other, _)| *other != by.0);
                 told.by.push(by);
             }
@@ -181,7 +184,7 @@ impl Race {
         let (Some(told), Some(warp)) = (self.told.get(&at), self.warps.get_mut(thread / WARP)) else {
             return;
         };
-        warp.heard.iter_mut().zip(told.heard).for_each(|(known, new)| *known = (*known).max(new));
+        also(&mut warp.heard, &told.heard);
         let lane = thread % WARP;
         let own = told.by.iter().filter(|(other, _)| usize::from(*other) / WARP == thread / WARP);
         for &(other, step) in own {
