@@ -77,6 +77,41 @@ int main() {
     CHECK(cudaMemcpy(own.data(), data, n * sizeof(int), cudaMemcpyDefault));
     for (int i = 0; i < n; i++) REQUIRE(own[i] == 10, "element %d is %d after the copies", i, own[i]);
 #if CUDART_VERSION >= 13000
+    // What was said of a range is told again where it holds of all of it.
+    const size_t page = 4096;
+    cudaMemLocation near = {cudaMemLocationTypeDevice, 0}, host = {cudaMemLocationTypeHost, 0};
+    auto number = [&](cudaMemRangeAttribute attribute, void* from, size_t bytes) {
+        int value = -7;
+        CHECK(cudaMemRangeGetAttribute(&value, sizeof(value), attribute, from, bytes));
+        return value;
+    };
+    REQUIRE(number(cudaMemRangeAttributePreferredLocation, data, 4 * page) == cudaInvalidDeviceId, "a location is preferred");
+    REQUIRE(number(cudaMemRangeAttributeLastPrefetchLocation, data, 4 * page) == cudaInvalidDeviceId, "it was prefetched");
+    CHECK(cudaMemAdvise(data, 4 * page, cudaMemAdviseSetPreferredLocation, near));
+    CHECK(cudaMemAdvise((char*)data + page, page, cudaMemAdviseSetReadMostly, near));
+    CHECK(cudaMemAdvise(data, 2 * page, cudaMemAdviseSetAccessedBy, host));
+    CHECK(cudaMemAdvise(data, page, cudaMemAdviseSetAccessedBy, near));
+    CHECK(cudaMemPrefetchAsync(data, 2 * page, near, 0, 0));
+    CHECK(cudaMemPrefetchAsync((char*)data + page, page, host, 0, 0));
+    REQUIRE(number(cudaMemRangeAttributePreferredLocation, data, 4 * page) == 0, "the device is not preferred");
+    REQUIRE(number(cudaMemRangeAttributePreferredLocation, data, 4 * page + 1) == cudaInvalidDeviceId, "a page more");
+    REQUIRE(number(cudaMemRangeAttributeReadMostly, (char*)data + page, page) == 1, "the page is not mostly read");
+    REQUIRE(number(cudaMemRangeAttributeReadMostly, data, 2 * page) == 0, "both pages are mostly read");
+    REQUIRE(number(cudaMemRangeAttributeLastPrefetchLocation, (char*)data + page, 1) == cudaCpuDeviceId, "the page is not on the host");
+    int kind = 0, everyone[3];
+    void* answers[] = {&kind, everyone};
+    size_t room[] = {sizeof(kind), sizeof(everyone)};
+    cudaMemRangeAttribute asked[] = {cudaMemRangeAttributePreferredLocationType, cudaMemRangeAttributeAccessedBy};
+    CHECK(cudaMemRangeGetAttributes(answers, room, asked, 2, data, page));
+    REQUIRE(kind == cudaMemLocationTypeDevice, "the kind of the preferred location is %d", kind);
+    REQUIRE(everyone[0] + everyone[1] == -1 && everyone[0] * everyone[1] == 0 && everyone[2] == cudaInvalidDeviceId,
+            "accessed by %d, %d, %d", everyone[0], everyone[1], everyone[2]);
+    CHECK(cudaMemAdvise(data, 4 * page, cudaMemAdviseUnsetPreferredLocation, near));
+    REQUIRE(number(cudaMemRangeAttributePreferredLocation, data, page) == cudaInvalidDeviceId, "the preference stays");
+    EXPECT_ERROR(cudaMemRangeGetAttribute(&kind, 2, cudaMemRangeAttributeReadMostly, data, page), cudaErrorInvalidValue);
+    EXPECT_ERROR(cudaMemRangeGetAttribute(&kind, 4, cudaMemRangeAttributeReadMostly, data, 1 << 30), cudaErrorInvalidValue);
+    cudaGetLastError();
+
     // Hints about several ranges at once; what is discarded is written again.
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
@@ -84,6 +119,8 @@ int main() {
     size_t sizes[] = {n * sizeof(int), sizeof(int)}, firsts[] = {0, 1};
     cudaMemLocation places[] = {{cudaMemLocationTypeDevice, 0}, {cudaMemLocationTypeHost, 0}};
     CHECK(cudaMemPrefetchBatchAsync(ranges, sizes, 2, places, firsts, 2, 0, stream));
+    REQUIRE(number(cudaMemRangeAttributeLastPrefetchLocation, data, n * sizeof(int)) == 0, "the batch was not heeded");
+    REQUIRE(number(cudaMemRangeAttributeLastPrefetchLocationType, sum, 4) == cudaMemLocationTypeHost, "nor its second member");
     CHECK(cudaMemDiscardBatchAsync(ranges, sizes, 1, 0, stream));
     CHECK(cudaMemDiscardAndPrefetchBatchAsync(ranges, sizes, 1, places, firsts, 1, 0, stream));
     CHECK(cudaMemsetAsync(data, 0, n * sizeof(int), stream));

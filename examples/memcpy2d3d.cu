@@ -17,6 +17,73 @@ static cudaError_t copy_batch(void** to, const void** from, size_t* sizes, size_
 #endif
 }
 
+static cudaError_t copy_box_batch(size_t count, cudaMemcpy3DBatchOp* list, cudaStream_t stream) {
+#if CUDART_VERSION >= 13000
+    return cudaMemcpy3DBatchAsync(count, list, 0, stream);
+#else
+    return cudaMemcpy3DBatchAsync(count, list, nullptr, 0, stream);
+#endif
+}
+
+// Several boxes in one call: from memory to an array, from that array to another, and from memory to memory.
+static int copy_boxes(cudaStream_t stream) {
+    const size_t width = 12, height = 5, depth = 3, texels = width * height * depth;
+    cudaChannelFormatDesc format = cudaCreateChannelDesc<short2>();
+    cudaArray_t arrays[2];
+    for (cudaArray_t& array : arrays) CHECK(cudaMalloc3DArray(&array, &format, make_cudaExtent(width, height, depth)));
+    std::vector<short2> from(texels), to(texels, short2{-1, -1});
+    for (size_t i = 0; i < texels; i++) from[i] = {(short)i, (short)(1000 + i)};
+    auto pointer = [](void* ptr, size_t row, size_t rows) {
+        cudaMemcpy3DOperand side = {};
+        side.type = cudaMemcpyOperandTypePointer;
+        side.op.ptr.ptr = ptr, side.op.ptr.rowLength = row, side.op.ptr.layerHeight = rows;
+        return side;
+    };
+    auto inside = [](cudaArray_t array, size_t x, size_t y, size_t z) {
+        cudaMemcpy3DOperand side = {};
+        side.type = cudaMemcpyOperandTypeArray;
+        side.op.array.array = array, side.op.array.offset = {x, y, z};
+        return side;
+    };
+    auto all = cudaMemcpySrcAccessOrderStream;
+    cudaMemcpy3DBatchOp fill = {pointer(from.data(), 0, 0), inside(arrays[0], 0, 0, 0), {width, height, depth}, all, 0};
+    CHECK(copy_box_batch(1, &fill, stream));
+    cudaMemcpy3DBatchOp shift = {inside(arrays[0], 2, 1, 1), inside(arrays[1], 3, 0, 0), {7, 4, 2}, all, 0};
+    CHECK(copy_box_batch(1, &shift, stream));
+    // Four texels of each row, three rows of each layer, into a box whose layers have all rows.
+    DeviceArray<unsigned char> bytes(200);
+    CHECK(cudaMemsetAsync(bytes.data, 7, 200, stream));
+    cudaMemcpy3DBatchOp back[] = {
+        {inside(arrays[1], 3, 0, 0), pointer(to.data(), width, height), {4, 3, 2}, all, 0},
+        {pointer(from.data(), 0, 0), pointer(bytes.data, 10, 4), {8, 2, 2}, cudaMemcpySrcAccessOrderDuringApiCall, 0},
+    };
+    CHECK(copy_box_batch(2, back, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    for (size_t i = 0; i < texels; i++) {
+        size_t x = i % width, y = i / width % height, z = i / width / height;
+        size_t e = x + 2 + (y + 1) * width + (z + 1) * width * height;
+        short2 expected = x < 4 && y < 3 && z < 2 ? from[e] : short2{-1, -1};
+        REQUIRE(to[i].x == expected.x && to[i].y == expected.y, "texel %zu is (%d, %d)", i, to[i].x, to[i].y);
+    }
+    std::vector<unsigned char> got = bytes.download();
+    for (size_t i = 0; i < 200; i++) {
+        size_t x = i % 10, y = i / 10 % 4, z = i / 40;
+        int expected = x < 8 && y < 2 && z < 2 ? ((unsigned char*)from.data())[x + 8 * y + 16 * z] : 7;
+        REQUIRE(got[i] == expected, "byte %zu is %d instead of %d", i, got[i], expected);
+    }
+    cudaMemcpy3DBatchOp wrong = back[0];
+    wrong.dst.op.ptr.rowLength = 3;
+    EXPECT_ERROR(copy_box_batch(1, &wrong, stream), cudaErrorInvalidValue);
+    wrong = back[0], wrong.extent.depth = 0;
+    EXPECT_ERROR(copy_box_batch(1, &wrong, stream), cudaErrorInvalidValue);
+    wrong = back[0], wrong.src.op.array.offset.x = 9;
+    EXPECT_ERROR(copy_box_batch(1, &wrong, stream), cudaErrorInvalidValue);
+    EXPECT_ERROR(copy_box_batch(0, back, stream), cudaErrorInvalidValue);
+    cudaGetLastError();
+    for (cudaArray_t array : arrays) CHECK(cudaFreeArray(array));
+    return 0;
+}
+
 int main() {
     const int width = 83, height = 37, depth = 11;
     int* data;
@@ -125,6 +192,7 @@ int main() {
     attributes[1].srcAccessOrder = cudaMemcpySrcAccessOrderInvalid;
     EXPECT_ERROR(copy_batch(to, from, sizes, 3, attributes, firsts, 2, &failed, stream), cudaErrorInvalidValue);
     cudaGetLastError();
+    if (int failed = copy_boxes(stream)) return failed;
     CHECK(cudaStreamDestroy(stream));
     CHECK(cudaFree(data));
     CHECK(cudaFree(other));

@@ -73,6 +73,7 @@ pub(crate) use error::{Code, Error, Result};
 pub(crate) use host::Hold;
 pub(crate) use launch::Config;
 pub(crate) use library::{Kernel, Library};
+pub(crate) use memory::hints::{Hint, Place};
 pub(crate) use memory::ipc::HandleBytes;
 pub(crate) use memory::map::{PointerInfo, PointerKind};
 pub(crate) use module::{Function, Module};

@@ -1,12 +1,14 @@
 //! Batches of copies, and of what is said about managed memory: `cudaMemcpyBatchAsync` and its like, since CUDA 12.8.
 
 use std::ffi::c_uint;
+use std::sync::Arc;
 
-use super::memory::{check_location, check_managed};
+use super::hints;
 use crate::abi::types::MemLocation;
 use crate::abi::{In, Out};
+use crate::core::array::{Array, array};
 use crate::core::error::invalid;
-use crate::core::{Core, Direction, Result, Stream, Wait};
+use crate::core::{CopyBox, CopySide, Core, Direction, Result, Stream, Wait};
 
 /// `cudaMemcpyAttributes`, `CUmemcpyAttributes`.
 #[repr(C)]
@@ -29,10 +31,38 @@ impl CopyAttributes {
     }
 }
 
-/// `cudaMemcpySrcAccessOrderStream`, `…Any`: in stream order, or whenever.
-const ORDERS: [c_uint; 2] = [1, 3];
-/// `cudaMemcpySrcAccessOrderDuringApiCall`: the source is the program's again when the call returns.
-const DURING_THE_CALL: c_uint = 2;
+/// Whether the call waits for a copy whose source may be read at these times (`cudaMemcpySrcAccessOrder`).
+fn wait_of(order: c_uint) -> Result<Wait> {
+    match order {
+        // In stream order, or whenever.
+        1 | 3 => Ok(Wait::Async),
+        // During the call: the source is the program's again when it returns.
+        2 => Ok(Wait::Sync),
+        _ => Err(invalid("a copy does not say when its source may be read")),
+    }
+}
+
+/// Where the program wants to be told which member of a batch could not be; the largest number is none of them.
+#[derive(Clone, Copy)]
+struct Failed(Option<Out<usize>>);
+
+impl Failed {
+    /// So far, no member has failed.
+    fn of(place: Option<Out<usize>>) -> Self {
+        let failed = Self(place);
+        failed.tell(usize::MAX);
+        failed
+    }
+
+    fn tell(self, member: usize) {
+        self.0.iter().for_each(|place| place.set_if_wanted(member));
+    }
+
+    /// Tells of the first member that is refused.
+    fn each<T>(self, count: usize, mut member: impl FnMut(usize) -> Result<T>) -> Result<Vec<T>> {
+        (0..count).map(|at| member(at).inspect_err(|_| self.tell(at))).collect()
+    }
+}
 
 /// Copies as a program lists them: addresses to and from, and bytes.
 pub(crate) type Lists = (In<u64>, In<u64>, In<usize>);
@@ -73,29 +103,115 @@ pub(crate) unsafe fn copies(
     attributes: Shared<CopyAttributes>,
     failed: Option<Out<usize>>,
 ) -> Result<()> {
-    let told = |member: usize| failed.iter().for_each(|place| place.set_if_wanted(member));
-    told(usize::MAX);
+    let failed = Failed::of(failed);
     check_stream(stream)?;
     // SAFETY: the caller's promise.
     let (to, from, bytes) = unsafe { (to.list(count)?, from.list(count)?, bytes.list(count)?) };
     // SAFETY: as above.
     let attributes = unsafe { spread(attributes, count) }?;
-    let refused = |member: usize| {
-        move |error| {
-            told(member);
-            error
+    let waits = failed.each(count, |member| wait_of(attributes[member].order))?;
+    let copy = |at: usize| core.copy(stream, to[at], from[at], bytes[at] as u64, Direction::Infer, waits[at]);
+    failed.each(count, copy).map(drop)
+}
+
+/// One side of a copy of a box: `cudaMemcpy3DOperand`, `CUmemcpy3DOperand`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operand {
+    kind: c_uint,
+    /// A pointer: its address, elements in a row, rows in a layer, and a hint. An array: its handle, and the first element by
+    /// column, row and layer.
+    words: [usize; 4],
+}
+
+/// `cudaMemcpy3DBatchOp`, `CUDA_MEMCPY3D_BATCH_OP`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BoxCopy {
+    from: Operand,
+    to: Operand,
+    /// Elements in a row, rows, layers.
+    extent: [usize; 3],
+    order: c_uint,
+    /// Hints.
+    _flags: c_uint,
+}
+
+impl Operand {
+    fn array(&self) -> Result<Option<Arc<Array>>> {
+        match self.kind {
+            1 => Ok(None),
+            2 => array(self.words[0]).map(Some),
+            other => Err(invalid(format!("a side of a copy is of kind {other}, which does not exist"))),
         }
-    };
-    let known = |order: c_uint| order == DURING_THE_CALL || ORDERS.contains(&order);
-    if let Some(member) = attributes.iter().position(|of| !known(of.order)) {
-        return Err(invalid("a copy does not say when its source may be read")).map_err(refused(member));
     }
-    for member in 0..count {
-        let wait = if attributes[member].order == DURING_THE_CALL { Wait::Sync } else { Wait::Async };
-        core.copy(stream, to[member], from[member], bytes[member] as u64, Direction::Infer, wait)
-            .map_err(refused(member))?;
+
+    /// Where the side lies, of a copy whose elements have so many bytes.
+    fn side(&self, array: Option<&Array>, extent: [usize; 3], element: usize) -> Result<CopySide> {
+        let bytes = |n: usize| n.checked_mul(element).ok_or_else(|| invalid("a copy is too large"));
+        let [width, height, depth] = extent;
+        let [base, a, b, c] = self.words;
+        if let Some(array) = array {
+            return array.place((bytes(a)?, b, c), (bytes(width)?, height, depth));
+        }
+        let or_packed = |given: usize, least: usize, what: &str| match given {
+            0 => Ok(least),
+            given if given >= least => Ok(given),
+            given => Err(invalid(format!("{what} of {given} is less than the copy's {least}"))),
+        };
+        let row = bytes(or_packed(a, width, "a row length")?)? as u64;
+        let rows = or_packed(b, height, "a layer height")? as u64;
+        let slice_pitch = row.checked_mul(rows).ok_or_else(|| invalid("a copy is too large"))?;
+        Ok(CopySide { addr: base as u64, row_pitch: row, slice_pitch })
     }
-    Ok(())
+}
+
+impl BoxCopy {
+    fn what(&self) -> Result<CopyBox> {
+        if self.extent.contains(&0) {
+            return Err(invalid("a copy of a batch is empty"));
+        }
+        let (from, to) = (self.from.array()?, self.to.array()?);
+        let element = match (&from, &to) {
+            (Some(from), Some(to)) if from.element() != to.element() => {
+                return Err(invalid("the arrays' elements have different sizes"));
+            }
+            (Some(array), _) | (_, Some(array)) => array.element(),
+            (None, None) => 1,
+        };
+        let [width, height, depth] = self.extent;
+        Ok(CopyBox {
+            src: self.from.side(from.as_deref(), self.extent, element)?,
+            dst: self.to.side(to.as_deref(), self.extent, element)?,
+            width: (width as u64).saturating_mul(element as u64),
+            height: height as u64,
+            depth: depth as u64,
+        })
+    }
+}
+
+/// `cudaMemcpy3DBatchAsync`: copies of boxes, one after the other, once all are found to be right. `failed` is as for [`copies`].
+///
+/// # Safety
+/// The list must have `count` members, and the memory must be what they say.
+pub(crate) unsafe fn boxes(
+    core: &Core,
+    stream: &Stream,
+    list: In<BoxCopy>,
+    count: usize,
+    flags: u64,
+    failed: Option<Out<usize>>,
+) -> Result<()> {
+    let failed = Failed::of(failed);
+    check_stream(stream)?;
+    if flags != 0 || count == 0 {
+        return Err(invalid("the flags of a batch are not 0, or it is empty"));
+    }
+    // SAFETY: the caller's promise.
+    let list = unsafe { list.list(count)? };
+    let plans = failed.each(count, |at| Ok((list[at].what()?, wait_of(list[at].order)?)))?;
+    let copy = |at: usize| core.copy_box(stream, &plans[at].0, Direction::Infer, plans[at].1);
+    failed.each(count, copy).map(drop)
 }
 
 /// `cudaMemPrefetchBatchAsync`: hints, which are checked. `cudaMemDiscardAndPrefetchBatchAsync`: what was there may be lost, and
@@ -114,8 +230,13 @@ pub(crate) unsafe fn prefetches(
     // SAFETY: the caller's promise.
     unsafe { discards(core, stream, (addresses, bytes), count, flags) }?;
     // SAFETY: as above.
+    let (addresses, bytes) = unsafe { (addresses.list(count)?, bytes.list(count)?) };
+    // SAFETY: as above.
     let places = unsafe { spread(places, count) }?;
-    places.into_iter().try_for_each(|place| check_location(core, place))
+    let members = addresses.into_iter().zip(bytes).zip(places);
+    members
+        .into_iter()
+        .try_for_each(|((addr, bytes), place)| hints::prefetch(core, addr, bytes as u64, place))
 }
 
 /// `cudaMemDiscardBatchAsync`: what is there may be lost, and stays.
@@ -135,12 +256,36 @@ pub(crate) unsafe fn discards(
     }
     // SAFETY: the caller's promise.
     let (addresses, bytes) = unsafe { (addresses.list(count)?, bytes.list(count)?) };
-    addresses.into_iter().zip(bytes).try_for_each(|(addr, bytes)| check_managed(core, addr, bytes as u64))
+    addresses
+        .into_iter()
+        .zip(bytes)
+        .try_for_each(|(addr, bytes)| hints::managed(core, addr, bytes as u64).map(drop))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn boxes_are_laid_out_as_in_cudas_headers() {
+        assert_eq!(size_of::<Operand>(), 40);
+        assert_eq!(std::mem::offset_of!(Operand, words), 8);
+        assert_eq!(size_of::<BoxCopy>(), 112);
+        assert_eq!(std::mem::offset_of!(BoxCopy, order), 104);
+    }
+
+    #[test]
+    fn lengths_of_zero_are_packed_and_short_ones_refused() {
+        let of = |row: usize, rows: usize| {
+            let pointer = Operand { kind: 1, words: [4096, row, rows, 0] };
+            pointer.side(None, [10, 4, 2], 1).ok().map(|side| (side.row_pitch, side.slice_pitch))
+        };
+        assert_eq!(of(0, 0), Some((10, 40)));
+        assert_eq!(of(16, 0), Some((16, 64)));
+        assert_eq!(of(16, 5), Some((16, 80)));
+        assert_eq!((of(9, 0), of(0, 3)), (None, None));
+        assert!(Operand { kind: 3, words: [0; 4] }.array().is_err());
+    }
 
     #[test]
     fn values_apply_up_to_the_next_ones() {

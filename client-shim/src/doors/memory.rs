@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{ordinal, pool};
-use crate::abi::types::{MemLocation, PoolRef, location};
-use crate::core::error::invalid;
-use crate::core::{Context, Core, PointerKind, Result, Stream};
+use super::pool;
+use crate::abi::types::PoolRef;
+use crate::core::{Context, Core, Result, Stream};
 use crate::graph::{self, capture};
 
 /// Frees memory of a device; null is none.
@@ -65,24 +64,4 @@ pub(crate) fn free_async(core: &Core, stream: &Stream, addr: u64) -> Result<()> 
         pool::forget(addr);
     }
     Ok(())
-}
-
-/// Whether all of a range is managed memory, which hints are given about.
-pub(crate) fn check_managed(core: &Core, addr: u64, bytes: u64) -> Result<()> {
-    let info = core.pointer_info(addr);
-    let inside = addr.checked_add(bytes).is_some_and(|end| end <= info.base + info.size);
-    if info.kind == PointerKind::Managed && bytes > 0 && inside {
-        Ok(())
-    } else {
-        Err(invalid("the range is not managed memory"))
-    }
-}
-
-/// Whether a hint names a place that exists.
-pub(crate) fn check_location(core: &Core, place: MemLocation) -> Result<()> {
-    match place.kind {
-        location::DEVICE => ordinal(core, place.id).map(drop),
-        location::HOST | location::HOST_NUMA | location::HOST_NUMA_CURRENT => Ok(()),
-        _ => Err(invalid("no such memory location")),
-    }
 }

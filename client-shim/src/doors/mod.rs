@@ -6,6 +6,7 @@ pub(crate) mod capture;
 pub(crate) mod graph;
 #[cfg(test)]
 mod headers;
+pub(crate) mod hints;
 pub(crate) mod ipc;
 pub(crate) mod jit;
 pub(crate) mod logs;

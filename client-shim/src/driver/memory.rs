@@ -11,8 +11,8 @@ use super::*;
 use crate::abi::types::MemLocation;
 use crate::abi::{In, Out};
 use crate::core::{PointerInfo, PointerKind};
-use crate::doors::batch::{self, CopyAttributes};
-use crate::doors::{memory, pool};
+use crate::doors::batch::{self, BoxCopy, CopyAttributes};
+use crate::doors::{hints, memory, pool};
 
 /// A size of 0 is an error in the driver API.
 fn nonzero(bytes: usize) -> Result<u64> {
@@ -210,29 +210,38 @@ door! {
         core.check_current()?;
         set_attribute(value, number, &core.pointer_info(address))
     }
-    fn cuMemAdvise(_address: DevicePtr, _bytes: usize, advice: u32, _device: Device) |core| {
-        // Advice is a hint.
+    fn cuMemAdvise(address: DevicePtr, bytes: usize, advice: u32, device: Device) |core| {
         core.driver_context()?;
-        if matches!(advice, 1..=6) { Ok(()) } else { Err(Code::InvalidValue.into()) }
+        hints::advise(core, address, bytes as u64, advice, hints::location_of(device))
     }
-    fn cuMemAdvise_v2(_address: DevicePtr, _bytes: usize, advice: u32, _location: MemLocation) |core| {
+    fn cuMemAdvise_v2(address: DevicePtr, bytes: usize, advice: u32, place: MemLocation) |core| {
         core.driver_context()?;
-        if matches!(advice, 1..=6) { Ok(()) } else { Err(Code::InvalidValue.into()) }
+        hints::advise(core, address, bytes as u64, advice, place)
     }
-    fn cuMemPrefetchAsync<const PT>(address: DevicePtr, _bytes: usize, _device: Device, stream: Opaque)
-        |core|
-    {
+    fn cuMemPrefetchAsync<const PT>(address: DevicePtr, bytes: usize, device: Device, stream: Opaque) |core| {
         stream_of(core, stream, PT)?;
-        managed(core, address)
+        hints::prefetch(core, address, bytes as u64, hints::location_of(device))
     }
     fn cuMemPrefetchAsync_v2<const PT>(
-        address: DevicePtr, _bytes: usize, _location: MemLocation, flags: u32, stream: Opaque,
+        address: DevicePtr, bytes: usize, place: MemLocation, flags: u32, stream: Opaque,
     ) |core| {
         if flags != 0 {
             return Err(Code::InvalidValue.into());
         }
         stream_of(core, stream, PT)?;
-        managed(core, address)
+        hints::prefetch(core, address, bytes as u64, place)
+    }
+    fn cuMemRangeGetAttribute(data: Out<c_void>, len: usize, attribute: u32, address: DevicePtr, bytes: usize) |core| {
+        core.driver_context()?;
+        // SAFETY: the program says how much room there is.
+        unsafe { hints::range_attribute(core, data, len, attribute, address, bytes as u64) }
+    }
+    fn cuMemRangeGetAttributes(
+        places: In<Out<c_void>>, lens: In<usize>, attributes: In<u32>, count: usize, address: DevicePtr, bytes: usize,
+    ) |core| {
+        core.driver_context()?;
+        // SAFETY: the program says how long its lists are, and how much room there is.
+        unsafe { hints::range_attributes(core, (places, lens, attributes), count, address, bytes as u64) }
     }
     fn cuMemPrefetchBatchAsync<const PT>(
         addresses: In<u64>, sizes: In<usize>, count: usize, places: In<MemLocation>, firsts: In<usize>, number: usize,
@@ -273,12 +282,16 @@ door! {
         // SAFETY: as above.
         unsafe { batch::copies(core, &stream, (to, from, sizes), count, (attributes, firsts, number), None) }
     }
-}
-
-/// Prefetching is a hint, but its address must be managed memory.
-fn managed(core: &Core, address: u64) -> Result<()> {
-    match core.pointer_info(address).kind {
-        PointerKind::Managed => Ok(()),
-        _ => Err(Error::new(Code::InvalidValue, format!("{address:#x} is not managed memory"))),
+    fn cuMemcpy3DBatchAsync<const PT>(count: usize, list: In<BoxCopy>, failed: Out<usize>, flags: u64, stream: Opaque)
+        |core|
+    {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: the program says how long its list is, and what memory it copies.
+        unsafe { batch::boxes(core, &stream, list, count, flags, Some(failed)) }
+    }
+    fn cuMemcpy3DBatchAsync_v2<const PT>(count: usize, list: In<BoxCopy>, flags: u64, stream: Opaque) |core| {
+        let stream = stream_of(core, stream, PT)?;
+        // SAFETY: as above.
+        unsafe { batch::boxes(core, &stream, list, count, flags, None) }
     }
 }

@@ -349,8 +349,8 @@ entry_points! {
     cuMemPrefetchAsync 8000 / _ptsz 8000 [memory::cuMemPrefetchAsync];
     cuMemPrefetchAsync(_v2) 12020 / _ptsz 12020 [memory::cuMemPrefetchAsync_v2];
     cuMemPrefetchBatchAsync 13000 / _ptsz 13000 [memory::cuMemPrefetchBatchAsync];
-    cuMemRangeGetAttribute 8000 [unsupported];
-    cuMemRangeGetAttributes 8000 [unsupported];
+    cuMemRangeGetAttribute 8000 [memory::cuMemRangeGetAttribute];
+    cuMemRangeGetAttributes 8000 [memory::cuMemRangeGetAttributes];
     cuMemRelease 10020 [virtual_memory::cuMemRelease];
     cuMemRetainAllocationHandle 11000 [virtual_memory::cuMemRetainAllocationHandle];
     cuMemSetAccess 10020 [virtual_memory::cuMemSetAccess];
@@ -367,8 +367,8 @@ entry_points! {
     cuMemcpy3D(_v2) 3020 / _ptds 7000 [copy::cuMemcpy3D_v2];
     cuMemcpy3DAsync 2000 [unsupported];
     cuMemcpy3DAsync(_v2) 3020 / _ptsz 7000 [copy::cuMemcpy3DAsync_v2];
-    cuMemcpy3DBatchAsync 12080 / _ptsz 12080 [unsupported];
-    cuMemcpy3DBatchAsync(_v2) 13000 / _ptsz 13000 [unsupported];
+    cuMemcpy3DBatchAsync 12080 / _ptsz 12080 [memory::cuMemcpy3DBatchAsync];
+    cuMemcpy3DBatchAsync(_v2) 13000 / _ptsz 13000 [memory::cuMemcpy3DBatchAsync_v2];
     cuMemcpy3DPeer 4000 / _ptds 7000 [copy::cuMemcpy3DPeer];
     cuMemcpy3DPeerAsync 4000 / _ptsz 7000 [copy::cuMemcpy3DPeerAsync];
     cuMemcpyAsync 4000 / _ptsz 7000 [copy::cuMemcpyAsync];

@@ -4,21 +4,18 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::entry::{api, enter, enter_stream};
 use super::types::{Extent, PitchedPtr, PointerAttributes12, PointerAttributes13};
-use crate::abi::types::{MemLocation, StreamRef, location};
+use crate::abi::types::{MemLocation, StreamRef};
 use crate::abi::{In, Out};
 use crate::core::error::invalid;
 use crate::core::{Code, PointerKind, Result};
-use crate::doors::batch::{self, CopyAttributes};
-use crate::doors::memory::{self, check_location, check_managed};
+use crate::doors::batch::{self, BoxCopy, CopyAttributes};
+use crate::doors::hints::{self, NO_DEVICE, location_of};
+use crate::doors::memory;
 
 /// `cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined`.
 const HOST_ALLOC_FLAGS: c_uint = 7;
 /// The same for `cudaHostRegister`, with I/O memory and read-only.
 const HOST_REGISTER_FLAGS: c_uint = 15;
-/// `cudaInvalidDeviceId`.
-const NO_DEVICE: c_int = -2;
-/// `cudaCpuDeviceId`.
-const CPU: c_int = -1;
 
 /// What `cudaPointerGetAttributes` tells.
 fn pointer_attributes(addr: usize) -> Result<PointerAttributes12> {
@@ -37,29 +34,13 @@ fn pointer_attributes(addr: usize) -> Result<PointerAttributes12> {
     })
 }
 
-/// The place that a device number of the 12.x calls means.
-fn location_of(device: c_int) -> MemLocation {
-    if device == CPU {
-        MemLocation { kind: location::HOST, id: 0 }
-    } else {
-        MemLocation { kind: location::DEVICE, id: device }
-    }
-}
-
-/// `cudaMemAdvise`: a hint, so checking it is all there is to do. Where managed memory lives is the device's
-/// own business.
+/// `cudaMemAdvise`.
 fn advise(addr: usize, bytes: usize, advice: c_int, place: MemLocation) -> Result<()> {
     let (core, _) = enter()?;
-    check_managed(core, addr as u64, bytes as u64)?;
-    match advice {
-        // Read-mostly and the removal of a preferred location do not look at the place.
-        1 | 2 | 4 => Ok(()),
-        3 | 5 | 6 => check_location(core, place),
-        _ => Err(invalid("no such advice")),
-    }
+    hints::advise(core, addr as u64, bytes as u64, advice.cast_unsigned(), place)
 }
 
-/// `cudaMemPrefetchAsync`: a hint as well.
+/// `cudaMemPrefetchAsync`.
 fn prefetch(
     addr: usize,
     bytes: usize,
@@ -72,8 +53,7 @@ fn prefetch(
     if flags != 0 {
         return Err(invalid("flags must be 0"));
     }
-    check_managed(core, addr as u64, bytes as u64)?;
-    check_location(core, place).map_err(|_| Code::InvalidDevice.into())
+    hints::prefetch(core, addr as u64, bytes as u64, place)
 }
 
 api! {
@@ -228,6 +208,24 @@ api! {
         prefetch(ptr, count, place, flags, stream, PT)
     }
 
+    /// `cudaMemRangeGetAttribute`
+    fn mem_range_get_attribute as "cudaMemRangeGetAttribute" (
+        data: Out<c_void>, len: usize, attribute: c_int, ptr: usize, count: usize,
+    ) {
+        let (core, _) = enter()?;
+        // SAFETY: the program says how much room there is.
+        unsafe { hints::range_attribute(core, data, len, attribute.cast_unsigned(), ptr as u64, count as u64) }
+    }
+
+    /// `cudaMemRangeGetAttributes`
+    fn mem_range_get_attributes as "cudaMemRangeGetAttributes" (
+        places: In<Out<c_void>>, lens: In<usize>, attributes: In<u32>, number: usize, ptr: usize, count: usize,
+    ) {
+        let (core, _) = enter()?;
+        // SAFETY: the program says how long its lists are, and how much room there is.
+        unsafe { hints::range_attributes(core, (places, lens, attributes), number, ptr as u64, count as u64) }
+    }
+
     /// `cudaMemPrefetchBatchAsync`
     fn prefetch_batch<const PT> as "cudaMemPrefetchBatchAsync" (
         ptrs: In<u64>, sizes: In<usize>, count: usize, places: In<MemLocation>, firsts: In<usize>, number: usize,
@@ -275,6 +273,24 @@ api! {
         let (core, _, stream) = enter_stream(stream, PT)?;
         // SAFETY: as above.
         unsafe { batch::copies(core, &stream, (dsts, srcs, sizes), count, (attributes, firsts, number), None) }
+    }
+
+    /// `cudaMemcpy3DBatchAsync` of 12.8 and 12.9
+    fn box_batch_12<const PT> as "cudaMemcpy3DBatchAsync" (
+        count: usize, list: In<BoxCopy>, failed: Out<usize>, flags: u64, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: the program says how long its list is, and what memory it copies.
+        unsafe { batch::boxes(core, &stream, list, count, flags, Some(failed)) }
+    }
+
+    /// `cudaMemcpy3DBatchAsync` of 13.x
+    fn box_batch<const PT> as "cudaMemcpy3DBatchAsync" (
+        count: usize, list: In<BoxCopy>, flags: u64, stream: StreamRef,
+    ) {
+        let (core, _, stream) = enter_stream(stream, PT)?;
+        // SAFETY: as above.
+        unsafe { batch::boxes(core, &stream, list, count, flags, None) }
     }
 
     /// `cudaGetSymbolAddress`

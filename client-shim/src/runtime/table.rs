@@ -316,8 +316,8 @@ entry_points! {
     cudaMemPrefetchAsync 13000 / _ptsz 13000 [memory::mem_prefetch];
     cudaMemPrefetchAsync_v2 12000..13000 / _ptsz 12000 [memory::mem_prefetch];
     cudaMemPrefetchBatchAsync 13000 / _ptsz 13000 [memory::prefetch_batch];
-    cudaMemRangeGetAttribute 12000 [unsupported];
-    cudaMemRangeGetAttributes 12000 [unsupported];
+    cudaMemRangeGetAttribute 12000 [memory::mem_range_get_attribute];
+    cudaMemRangeGetAttributes 12000 [memory::mem_range_get_attributes];
     cudaMemSetMemPool 13000 [pool::set_current_at];
     cudaMemcpy 12000 / _ptds 12000 [copy::memcpy];
     cudaMemcpy2D 12000 / _ptds 12000 [copy::memcpy_2d];
@@ -329,7 +329,8 @@ entry_points! {
     cudaMemcpy2DToArrayAsync 12000 / _ptsz 12000 [array::to_array_2d_async];
     cudaMemcpy3D 12000 / _ptds 12000 [copy::memcpy_3d];
     cudaMemcpy3DAsync 12000 / _ptsz 12000 [copy::memcpy_3d_async];
-    cudaMemcpy3DBatchAsync 12000 / _ptsz 12000 [unsupported];
+    cudaMemcpy3DBatchAsync 12000..13000 as _v12 / _ptsz 12000 [memory::box_batch_12];
+    cudaMemcpy3DBatchAsync 13000 / _ptsz 13000 [memory::box_batch];
     cudaMemcpy3DPeer 12000 / _ptds 12000 [copy::memcpy_3d_peer];
     cudaMemcpy3DPeerAsync 12000 / _ptsz 12000 [copy::memcpy_3d_peer_async];
     cudaMemcpyArrayToArray 12000 / _ptds 12000 [array::array_to_array];

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rgpu_device::{MemoryInfo, Ordinal};
+use rgpu_device::{MemoryInfo, Ordinal, Range};
 
 use super::forward;
 use crate::core::context::Context;
 use crate::core::error::{Code, Result};
 use crate::core::graph::op::Op;
+use crate::core::memory::hints::{Hint, Hints};
 use crate::core::memory::ipc::HandleBytes;
 use crate::core::memory::map::{PointerInfo, Spot};
 use crate::core::process::Core;
@@ -42,6 +43,8 @@ forward! { memory:
     fn ipc_close(&self, addr: u64) -> Result<()>;
     /// `cuMemGetAddressRange`: base and size of the allocation around a device address.
     fn address_range(&self, addr: u64) -> Result<(u64, u64)>;
+    /// `cudaMemRangeGetAttribute`: what holds of all of a range.
+    fn hints(&self, range: Range) -> Hints;
 }
 
 impl Core {
@@ -74,6 +77,11 @@ impl Core {
     /// [`PointerKind::Unregistered`](crate::core::PointerKind::Unregistered).
     pub(crate) fn pointer_info(&self, addr: u64) -> PointerInfo {
         self.memory.pointer_info(addr, |context, ordinal| self.contexts.living_or_primary(context, ordinal))
+    }
+
+    /// `cudaMemAdvise`, `cudaMemPrefetchAsync`: keeps what is said of the pages of a range, which is known to be managed memory.
+    pub(crate) fn hint(&self, range: Range, hint: Hint) {
+        self.memory.hint(range, hint);
     }
 
     /// Where the `len` bytes at `addr` lie, and the address that this process knows them by.

@@ -1,6 +1,7 @@
 //! Memory: allocating it, and knowing whose an address is.
 
 mod exhausted;
+pub(crate) mod hints;
 mod host;
 pub(crate) mod ipc;
 pub(super) mod map;
@@ -24,13 +25,19 @@ pub(crate) struct Memory {
     devices: Arc<Devices>,
     map: AddressMap,
     ipc: ipc::Shared,
+    said: hints::Said,
 }
 
 impl Memory {
     /// Nothing is allocated yet, on any device.
     pub(crate) fn new(devices: Arc<Devices>) -> Self {
         let whole = devices.plan().whole;
-        Self { devices, map: AddressMap::new(whole), ipc: ipc::Shared::default() }
+        Self {
+            devices,
+            map: AddressMap::new(whole),
+            ipc: ipc::Shared::default(),
+            said: hints::Said::default(),
+        }
     }
 
     /// `cudaMalloc`: 0 bytes give address 0 (the driver door must refuse 0 itself). At least 256-byte aligned.
@@ -225,6 +232,7 @@ impl Memory {
             | AllocationKind::Managed
             | AllocationKind::ManagedVariable
             | AllocationKind::Alias(_) => {
+                self.said.forget(a.base, a.kept);
                 // Work that uses it must not lose it, wherever it runs.
                 let waited = self.devices.wait_until_idle();
                 if self.is_mirrored(a) {
@@ -438,6 +446,7 @@ impl Memory {
         let shared = self.devices.shared();
         self.ipc_forget(ordinal);
         for a in self.map.take_device(ordinal) {
+            self.said.forget(a.base, a.kept);
             if self.is_mirrored(&a) {
                 self.devices.host().remove_mirror(a.base);
                 shared.mirror_removed(a.kind.is_managed());
