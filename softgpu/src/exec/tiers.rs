@@ -33,6 +33,8 @@ const CLEARLY: u64 = 2;
 const AGAIN: u32 = 128;
 /// And how many times as many then, each time.
 const LESS_OFTEN: u32 = 4;
+/// A trial waits until launches since the last one have taken so many times what it is expected to cost.
+const WORTH: u64 = 32;
 /// How much longer code for vectors may seem to take before it is given up, in percent: measurements are never quite alike.
 const TOLERANCE: u64 = 10;
 /// LLVM uses much of it.
@@ -67,8 +69,8 @@ struct Trial {
     taken: [(AtomicU64, AtomicU64); 2],
     /// What came of the last one, if there was one.
     verdict: AtomicVerdict,
-    /// Launches since then, and after how many there is another one.
-    since: AtomicU32,
+    /// Launches since then and the nanoseconds that they have taken, and after how many there is another one.
+    since: (AtomicU32, AtomicU64),
     again: AtomicU32,
 }
 
@@ -81,7 +83,8 @@ impl Trial {
         }
         let again = self.again.load(Relaxed);
         self.again.store(if again == 0 { AGAIN } else { again.saturating_mul(LESS_OFTEN) }, Relaxed);
-        self.since.store(0, Relaxed);
+        self.since.0.store(0, Relaxed);
+        self.since.1.store(0, Relaxed);
     }
 
     /// Whether the next launch is to go the second way, as far as that is known.
@@ -90,8 +93,8 @@ impl Trial {
         if first + second > 0 { Some(second >= first) } else { self.verdict.get() }
     }
 
-    /// Notes a launch; true if it is time for another trial.
-    fn note(&self, blocks: u64, ns: u64, second: bool) -> bool {
+    /// Notes a launch; true if it is time for another trial, which is expected to take so many nanoseconds more than the same launches without it.
+    fn note(&self, blocks: u64, ns: u64, second: bool, costs: u64) -> bool {
         let way = usize::from(second);
         let took_part = self.left[way].fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if took_part {
@@ -107,8 +110,13 @@ impl Trial {
             }
             return false;
         }
-        let again = self.again.load(Relaxed);
-        self.since.fetch_add(1, Relaxed) + 1 == again.max(AGAIN)
+        let again = self.again.load(Relaxed).max(AGAIN);
+        let launches = self.since.0.fetch_add(1, Relaxed) + 1;
+        let taken = self.since.1.fetch_add(ns, Relaxed).saturating_add(ns);
+        // Of several that find it is time, one begins it.
+        launches >= again
+            && taken >= costs.saturating_mul(WORTH)
+            && self.since.0.compare_exchange(launches, 0, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -160,7 +168,8 @@ impl Choice {
         let [slow, fast] = [0, 1].map(|way: usize| self.ways[way].best.load(Relaxed));
         let near = slow < fast.saturating_mul(CLEARLY) && fast < slow.saturating_mul(CLEARLY);
         let first = second && tried == TRIALS;
-        if first && near || self.trial.note(blocks, ns, second) && slow != 0 {
+        let costs = slow.abs_diff(fast).saturating_mul(blocks).saturating_mul(u64::from(TRIALS));
+        if first && near || slow != 0 && self.trial.note(blocks, ns, second, costs) {
             self.trial.begin();
         }
     }
@@ -370,6 +379,21 @@ mod tests {
         assert!(!launch(), "tried by turns, they were slower");
         (0..AGAIN).for_each(|_| _ = launch());
         assert_eq!(turns, [AGAIN + TRIALS, 2 * TRIALS + 1], "they are tried again after some time");
+
+        // Vectors take a fifteenth: what trying the first tier again costs is a small part of what launches take.
+        let far = Tiers::default();
+        far.note(1_000, 15 * EARNED, ONE);
+        let slow_of = |launches: u32| {
+            let vectors = (0..launches).filter(|_| {
+                let vectors = far.prefers_vectors(Mode::Auto);
+                let (times, lanes) = if vectors { (1, VECTORS) } else { (15, ONE) };
+                far.note(1_000, times * EARNED, lanes);
+                vectors
+            });
+            launches as usize - vectors.count()
+        };
+        assert_eq!(slow_of(1_000), 0, "it is not worth it yet");
+        assert_eq!(slow_of(1_000), TRIALS as usize, "it is tried again at last");
 
         let blind = Tiers::default();
         for _ in 0..BLIND_TRIALS {

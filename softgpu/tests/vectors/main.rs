@@ -79,6 +79,9 @@ const KERNELS: &[Row] = &[
     ("by_memory", |n| line(n, 32), 0),
     ("addresses", |n| line(n, 256), 5),
     ("last_address", |n| line(n, 128), 5),
+    // Comparisons that the ends of a group decide.
+    ("ends", |n| line(n, 256), 0),
+    ("ends", |n| line(n, 48), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),

@@ -590,3 +590,44 @@ extern "C" __global__ void parts_of_warps(const float *in, float *out, unsigned 
     value += __shfl_sync(~0u, value, 3);
     if (i < n) out[i] = value;
 }
+
+// Branches on comparisons of numbers that go up, or down, from thread to thread with one that is the same for all; some of them wrap.
+#define BRANCH(type, how, register, row, other)                                                                        \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp." how "." type " p, %1, %2;\n\t@!p bra past;\n\tadd.u32 %0, %0, 1;\n\tpast:\n\t" \
+                 "shl.b32 %0, %0, 1;\n\t}"                                                                             \
+                 : "+r"(found)                                                                                         \
+                 : register(row), register(other))
+#define BRANCHES(row, other)                                                                                           \
+    {                                                                                                                  \
+        unsigned found = 0;                                                                                            \
+        long long far = (long long)(int)(row) << 20, same = (long long)(int)(other) << 20;                             \
+        BRANCH("u32", "lt", "r", row, other);                                                                          \
+        BRANCH("u32", "le", "r", other, row);                                                                          \
+        BRANCH("u32", "gt", "r", row, other);                                                                          \
+        BRANCH("u32", "ge", "r", row, other);                                                                          \
+        BRANCH("s32", "lt", "r", row, other);                                                                          \
+        BRANCH("s32", "le", "r", row, other);                                                                          \
+        BRANCH("s32", "gt", "r", other, row);                                                                          \
+        BRANCH("s32", "ge", "r", row, other);                                                                          \
+        BRANCH("s32", "eq", "r", row, other);                                                                          \
+        BRANCH("s32", "ne", "r", other, row);                                                                          \
+        BRANCH("s64", "lt", "l", far, same);                                                                           \
+        BRANCH("u64", "ge", "l", far, same);                                                                           \
+        BRANCH("s64", "eq", "l", same, far);                                                                           \
+        hash = hash * 31 + found;                                                                                      \
+    }
+extern "C" __global__ void ends(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;
+    unsigned hash = 0;
+#pragma unroll 1
+    for (int k = 0; k < 9; k++) {
+        unsigned start = k / 3 * 0x7ffffff0u, other = start + k % 3 * 40 + blockIdx.x % 16;
+        BRANCHES(start + t, other);
+        BRANCHES(start + 3 * t, other);
+        BRANCHES(start + 200 - t, other);
+        BRANCHES(start + (t << 28), other);
+    }
+    if (i < n)
+        out[i] = __uint_as_float(hash);
+}

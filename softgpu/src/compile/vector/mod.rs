@@ -11,6 +11,7 @@
 
 mod compute;
 mod effects;
+mod ends;
 #[cfg(target_arch = "x86_64")]
 mod exit;
 mod flow;

@@ -63,7 +63,7 @@ pub(super) struct Translator<'a, const LANES: usize> {
     /// How threads stop in the copy that is being written, as numbers of bits.
     pub(super) noted: BTreeSet<u32>,
     /// Values that are read in other blocks than the one that makes them.
-    travels: HashSet<Value>,
+    pub(super) travels: HashSet<Value>,
     /// Values that something with an effect depends on.
     pub(super) read: HashSet<Value>,
     /// The mask of the block that is being written; none if all lanes are there.
@@ -654,10 +654,22 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
                 return Ok(());
             }
             InstructionData::Brif { arg, .. } => {
+                self.fetch(&edges)?;
+                if let Some(ends) = self.ends(arg)? {
+                    let [alike, apart, yes, no] = std::array::from_fn(|_| self.label());
+                    self.line(format!("br i1 {}, label %{alike}, label %{apart}", ends.alike));
+                    self.begin(&alike);
+                    self.line(format!("br i1 {}, label %{yes}, label %{no}", ends.holds));
+                    for (label, edge) in [yes, no].iter().zip(&edges) {
+                        self.begin(label);
+                        self.go(edge, &mask)?;
+                        self.line(format!("br label %{end}"));
+                    }
+                    self.begin(&apart);
+                }
                 let yes = self.holds(arg)?;
                 let yes = self.bits_of(&yes);
                 let not = self.make(format!("xor i{LANES} {yes}, {FULL}"));
-                self.fetch(&edges)?;
                 for (choice, edge) in [yes, not].into_iter().zip(&edges) {
                     let some = self.make(format!("and i{LANES} {mask}, {choice}"));
                     self.go(edge, &some)?;
