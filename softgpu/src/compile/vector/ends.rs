@@ -36,7 +36,9 @@ impl<const LANES: usize> Translator<'_, LANES> {
             return Ok(None);
         }
         let Some(inst) = self.func.dfg.value_def(condition).inst() else { return Ok(None) };
-        let InstructionData::IntCompare { cond, args, .. } = self.func.dfg.insts[inst] else { return Ok(None) };
+        let InstructionData::IntCompare { cond, args, .. } = self.func.dfg.insts[inst] else {
+            return Ok(None);
+        };
         let [a, b] = args.map(|arg| self.func.dfg.resolve_aliases(arg));
         let steps = [a, b].map(|arg| match self.shape(arg) {
             Shape::Affine { step, .. } => step,
