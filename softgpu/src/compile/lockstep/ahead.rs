@@ -86,7 +86,7 @@ enum Step {
 }
 
 /// Whether all threads of a block wait for each other, or all of a warp: a program that has this there knows what is the warp's own.
-fn waits(instruction: &Instruction, op: &Op) -> bool {
+pub(super) fn waits(instruction: &Instruction, op: &Op) -> bool {
     matches!(op, Op::Bar { .. }) && instruction.guard.is_none()
 }
 
@@ -125,7 +125,7 @@ fn without_barrier(flow: &Flow, steps: &[Vec<Step>]) -> u64 {
 }
 
 /// What may be so when each block begins, as bits, where `through` tells what becomes of it there.
-fn before(flow: &Flow, begin: u64, mut through: impl FnMut(usize, u64) -> u64) -> Vec<u64> {
+pub(super) fn before(flow: &Flow, begin: u64, mut through: impl FnMut(usize, u64) -> u64) -> Vec<u64> {
     let mut before = vec![0u64; flow.blocks.len()];
     before[0] = begin;
     let mut changed = true;

@@ -12,7 +12,7 @@
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
 //!
-//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`]).
+//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`copies`]).
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
@@ -22,6 +22,7 @@ mod accesses;
 mod address;
 mod ahead;
 mod calls;
+mod copies;
 mod exchange;
 mod found;
 mod gather;
@@ -124,7 +125,8 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     let exchange = count.may_exchange(function);
     let hasty = forms.may_change_shared(function, ops);
     let gathers = gather::gathers(function, ops);
-    if !exchange && !hasty && !gathers {
+    let copies = copies::are_there(function, ops);
+    if !exchange && !hasty && !gathers && !copies {
         return Places::default();
     }
     let flow = Flow::new(function, ops);
@@ -140,6 +142,10 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         converging.extend(gather::places(function, ops, &flow, &ways));
     }
     let mut yielding = Vec::new();
+    if copies {
+        let waiting = copies::places(function, ops, &flow, &accesses);
+        yielding.extend(waiting.into_iter().map(|at| (at, None)));
+    }
     if hasty {
         let found = found::find(function, ops, &accesses, &flow, addresses.as_mut());
         if let Some(addresses) = &addresses {

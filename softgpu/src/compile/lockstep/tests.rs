@@ -56,6 +56,24 @@ fn lanes_meet_before_the_next_round_of_a_loop_in_which_some_gather() {
 }
 
 #[test]
+fn copies_that_may_overwrite_what_others_read_come_behind_them() {
+    // A tile's results go out, then the next tile comes in.
+    let tiles = |behind: &str, out: &str, copy: &str| {
+        yields(&format!(
+            "mov.u32 %r5, s; shl.b32 %r6, %r1, 4; add.s32 %r7, %r5, %r6; mov.u32 %r8, 0;
+             L: {copy} cp.async.cg.shared.global [%r7], [%rd2], 16; cp.async.cg.shared.global [%r7+16], [%rd2], 16;
+             cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
+             ld.shared.u32 %r4, [%r7+32]; {out} {behind}
+             add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, %r9; @%p3 bra L;"
+        ))
+    };
+    assert_eq!(tiles("", "st.global.u32 [%rd3], %r4;", ""), 1);
+    assert_eq!(tiles("", "st.u32 [%rd3], %r4;", "@%p1"), 1, "all threads wait, also those that do not copy");
+    assert_eq!(tiles("bar.sync 0;", "st.global.u32 [%rd3], %r4;", ""), 0, "the program waits itself");
+    assert_eq!(tiles("", "", ""), 0, "a pipeline");
+}
+
+#[test]
 fn values_that_go_from_lane_to_lane_are_waited_for() {
     // The store comes before the neighbour's load; and the other way round.
     assert_eq!(
