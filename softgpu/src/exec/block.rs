@@ -242,6 +242,9 @@ impl Resident {
     /// Runs the block until it ends or has to let others run.
     fn step(&mut self, guard: &mut Guard) -> Result<Progress> {
         let result = self.advance(guard);
+        if let Some(check) = &self.context.check {
+            check.borrow_mut().settle(&self.context.grid);
+        }
         if let Some(counter) = &self.context.counter
             && !matches!(result, Ok(Progress::Yielded))
         {

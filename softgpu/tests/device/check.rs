@@ -98,6 +98,21 @@ MASK:
   .loc 1 45 1
   bar.warp.sync 2;
   ret; }
+.visible .entry stores(.param .u64 at, .param .u64 what) {
+  .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .pred %p<4>;
+  .shared .align 4 .b8 flag[4];
+  ld.param.u64 %rd2, [what]; cvt.u32.u64 %r1, %rd2; mov.u32 %r2, %tid.x; mov.u32 %r3, flag; mov.u32 %r4, 7;
+  .loc 1 50 1
+  st.shared.u32 [%r3], %r4;
+  setp.eq.u32 %p1, %r2, 40; setp.eq.and.u32 %p1, %r1, 1, %p1;
+  .loc 1 51 1
+  @%p1 st.shared.u32 [%r3], %r2;
+  bar.sync 0;
+  setp.eq.u32 %p1, %r2, 63; setp.eq.and.u32 %p1, %r1, 2, %p1;
+  @!%p1 st.shared.u32 [%r3], %r4;
+  .loc 1 52 1
+  @%p1 st.shared.u32 [%r3], %r2;
+  ret; }
 "#;
 
 /// A device that looks.
@@ -265,6 +280,24 @@ fn races_are_between_threads_that_did_not_wait_for_each_other() {
         "[128 hazards]",
         "in block (0,0,0) at shared address 0x",
     ]);
+}
+
+#[test]
+fn stores_race_only_if_they_leave_different_values() {
+    let looking = Looking::new(Check { memory: false, races: true, ..MEMORY });
+    // All threads store 7 to one place, and then a few something else.
+    looking.run(4, 64, 0, 0).unwrap();
+    assert_eq!(looking.log(), "");
+    looking.run(4, 64, 0, 1).unwrap();
+    looking.expect(&[
+        "Error: Race reported between Write access",
+        "and Write access",
+        "check.cu:51",
+        "[1 hazard]",
+    ]);
+    // The last thread's store is the last access of all.
+    looking.run(4, 64, 0, 2).unwrap();
+    looking.expect(&["check.cu:52"]);
 }
 
 #[test]

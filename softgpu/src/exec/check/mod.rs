@@ -263,6 +263,28 @@ pub(super) struct BlockChecker {
     /// The allocation that was last accessed, and when that was known.
     last: Option<(Range, Option<Arc<Bits>>, u64)>,
     race: Option<Race>,
+    doubt: Option<Doubt>,
+}
+
+/// A hazard that an access makes with another one before it.
+#[derive(Clone, Copy)]
+struct Pair {
+    hazard: Hazard,
+    other: race::Stamp,
+    /// The block, the thread's number in it, and the place in its shared memory.
+    ctaid: [u32; 3],
+    index: usize,
+    window: u64,
+    line: u32,
+}
+
+/// Two writes of which the second is only about to be made: they are a hazard if it leaves something else than the first one did.
+struct Doubt {
+    pair: Pair,
+    /// What was there; so many bytes of it count.
+    was: [u8; SCRATCH_BYTES],
+    address: u64,
+    size: usize,
 }
 
 /// What is wrong with an access.
@@ -277,7 +299,30 @@ impl BlockChecker {
     pub(super) fn new(checker: Arc<Checker>, grid: &Grid) -> Self {
         let threads: u32 = grid.block.iter().product();
         let race = checker.settings.races.then(|| Race::new(threads as usize, shared_bytes(grid) as usize));
-        Self { checker, last: None, race }
+        Self { checker, last: None, race, doubt: None }
+    }
+
+    /// Tells of the two writes that were last in doubt, if they have turned out to be a hazard: no thread runs, or none since the second was made.
+    pub(super) fn settle(&mut self, grid: &Grid) {
+        let Some(Doubt { pair, was, address, size }) = self.doubt.take() else { return };
+        // SAFETY: it lies in the block's shared memory, which is accessible, and no compiled code runs.
+        let now = unsafe { std::slice::from_raw_parts(address as *const u8, size) };
+        if now != &was[..size] {
+            self.checker.hazard(grid, pair);
+        }
+    }
+
+    /// Notes a hazard that an access to an address in the block's shared memory is about to make.
+    fn hazard(&mut self, grid: &Grid, pair: Pair, address: u64, access: Access) {
+        let size = access.size as usize;
+        if pair.hazard != Hazard::WriteAfterWrite || access.kind != AccessKind::Write || size > SCRATCH_BYTES
+        {
+            return self.checker.hazard(grid, pair);
+        }
+        let mut was = [0; SCRATCH_BYTES];
+        // SAFETY: as in `settle`; the whole access was found to lie there.
+        was[..size].copy_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, size) });
+        self.doubt = Some(Doubt { pair, was, address, size });
     }
 
     /// Another block begins.
@@ -336,6 +381,7 @@ impl BlockChecker {
         access: Access,
     ) -> u64 {
         let grid = &*context.grid;
+        self.settle(grid);
         let size = u64::from(access.size);
         // Blocks of a cluster reach each other's shared memory.
         let cluster = &place.block.cluster;
@@ -360,7 +406,9 @@ impl BlockChecker {
             {
                 let index = context.index_of(place.thread);
                 if let Some((hazard, other)) = race.access(index, window as usize, access) {
-                    self.checker.hazard(grid, place, hazard, other, (index, window, access.line));
+                    let (ctaid, line) = (place.block.ctaid, access.line);
+                    let pair = Pair { hazard, other, ctaid, index, window, line };
+                    self.hazard(grid, pair, place.block.shared_base + window, access);
                 }
             }
             ("shared", (!inside).then_some(Wrong::Outside(None)))
@@ -453,14 +501,7 @@ impl BlockChecker {
 }
 
 impl Checker {
-    fn hazard(
-        &self,
-        grid: &Grid,
-        place: &Place<'_>,
-        hazard: Hazard,
-        other: race::Stamp,
-        (index, window, line): (usize, u64, u32),
-    ) {
+    fn hazard(&self, grid: &Grid, Pair { hazard, other, ctaid, index, window, line }: Pair) {
         let mut races = self.races.lock();
         let key = (grid.id, hazard, other.line, line);
         if races.len() >= MOST_HAZARDS && !races.contains_key(&key) {
@@ -469,7 +510,7 @@ impl Checker {
         let seen = races.entry(key).or_insert_with(|| {
             let [x, y, _] = grid.block;
             let tid = |n: u32| format!("({},{},{})", n % x, n / x % y, n / x / y);
-            let [bx, by, bz] = place.block.ctaid;
+            let [bx, by, bz] = ctaid;
             let example = format!(
                 "by threads {} and {} in block ({bx},{by},{bz}) at shared address {window:#x}",
                 tid(other.thread.into()),
