@@ -7,13 +7,15 @@
 //!   other warps clear. The flash attention of llama.cpp does this for single queries.
 //! - Behind a barrier each thread reads its neighbour's element, and then stores its own: the neighbour may be in the next warp. The sums of
 //!   SHOC's scan do this, from one window to the next.
+//! - Behind a barrier each thread reads another one's element, stores what comes of it for all, and then puts its part of the next tile where
+//!   others may still read this one.
 //!
 //! So all threads that have cleared, or read, let others go first.
 
 use std::collections::BTreeSet;
 
 use super::super::flow::{Block, Flow};
-use super::super::op::Op;
+use super::super::op::{MemoryTarget, Op};
 use super::accesses::Access;
 use super::address::{Addresses, Kind, LANE};
 use super::found::Found;
@@ -33,27 +35,36 @@ pub(super) fn places(
     addresses: &Addresses,
 ) -> BTreeSet<usize> {
     let in_order = || all.iter().enumerate().flat_map(|(block, found)| found.iter().map(move |f| (block, f)));
-    let is_first = |found: &Found| clears(found, addresses) || reads(found, addresses);
+    let is_first =
+        |found: &Found| clears(found, addresses) || reads(found, addresses) || reads_a_tile(found, addresses);
     let first: Vec<(usize, &Found)> = in_order().filter(|(_, found)| is_first(found)).take(FIRST).collect();
     let comes_after = |then: &Found, first: &Found| match first.access {
-        Access::Load => is_read_by_neighbour(then, first),
+        Access::Load => reads(first, addresses) && is_read_by_neighbour(then, first),
         _ => is_in_danger(then, first, addresses),
     };
+    let is_next =
+        |then: &Found, first: &Found| reads_a_tile(first, addresses) && is_anothers(then, first, addresses);
     let steps = |(block, found): (&Block, &Vec<Found>)| {
         let mut found = found.iter().peekable();
-        let step = |at: usize| match &function.body[at] {
-            Statement::Instruction(i) if waits(i, &ops[i.form.0 as usize]) => Some(Step::Barrier),
-            _ => found.next_if(|found| found.at == at).map(|found| {
-                let bits = |f: &dyn Fn(&Found) -> bool| {
-                    let bits = first.iter().enumerate().filter(|(_, (_, first))| f(first));
-                    bits.fold(0u64, |bits, (bit, _)| bits | 1 << bit)
-                };
-                Step::Access(
-                    found.access,
-                    bits(&|first| first.at == found.at),
-                    bits(&|first| comes_after(found, first)),
-                )
-            }),
+        let step = |at: usize| {
+            let Statement::Instruction(instruction) = &function.body[at] else { return None };
+            let op = &ops[instruction.form.0 as usize];
+            if waits(instruction, op) {
+                return Some(Step::Barrier);
+            }
+            let Some(found) = found.next_if(|found| found.at == at) else {
+                return stores_for_all(op).then_some(Step::Out);
+            };
+            let bits = |f: &dyn Fn(&Found) -> bool| {
+                let bits = first.iter().enumerate().filter(|(_, (_, first))| f(first));
+                bits.fold(0u64, |bits, (bit, _)| bits | 1 << bit)
+            };
+            Some(Step::Access {
+                access: found.access,
+                first: bits(&|first| first.at == found.at),
+                after: bits(&|first| comes_after(found, first)),
+                next: bits(&|first| is_next(found, first)),
+            })
         };
         (block.first..block.end).filter_map(step).collect::<Vec<Step>>()
     };
@@ -81,8 +92,11 @@ pub(super) fn places(
 enum Step {
     /// Threads wait for each other.
     Barrier,
-    /// An access to the block's memory: which one it is of those that come first, as a bit, and which of them it should come after.
-    Access(Access, u64, u64),
+    /// An access to the block's memory: which one it is of those that come first, as a bit; which of them it should come after; and which of
+    /// them, if something was stored for all between.
+    Access { access: Access, first: u64, after: u64, next: u64 },
+    /// Something is stored elsewhere.
+    Out,
 }
 
 /// Whether all threads of a block wait for each other, or all of a warp: a program that has this there knows what is the warp's own.
@@ -97,20 +111,23 @@ fn without_barrier(flow: &Flow, steps: &[Vec<Step>]) -> u64 {
         for step in &steps[block] {
             match step {
                 Step::Barrier => changed = 0,
-                Step::Access(Access::Load, ..) => {}
-                Step::Access(..) => changed = 1,
+                Step::Access { access: Access::Load, .. } | Step::Out => {}
+                Step::Access { .. } => changed = 1,
             }
         }
         changed
     });
     let mut found = 0;
-    before(flow, 0, |block, mut now| {
+    // In the lower half what came first, and in the upper half what of that was followed by something stored for all.
+    before(flow, 0, |block, both| {
+        let (mut now, mut out) = (both as u64, (both >> 64) as u64);
         let mut changed = changed[block];
         for step in &steps[block] {
             match *step {
-                Step::Barrier => (now, changed) = (0, 0),
-                Step::Access(access, first, after) => {
-                    found |= now & after;
+                Step::Barrier => (now, out, changed) = (0, 0, 0),
+                Step::Out => out |= now,
+                Step::Access { access, first, after, next } => {
+                    found |= now & after | out & next;
                     match access {
                         Access::Load if changed != 0 => {}
                         Access::Load => now |= first,
@@ -119,14 +136,14 @@ fn without_barrier(flow: &Flow, steps: &[Vec<Step>]) -> u64 {
                 }
             }
         }
-        now
+        u128::from(now) | u128::from(out) << 64
     });
     found
 }
 
 /// What may be so when each block begins, as bits, where `through` tells what becomes of it there.
-pub(super) fn before(flow: &Flow, begin: u64, mut through: impl FnMut(usize, u64) -> u64) -> Vec<u64> {
-    let mut before = vec![0u64; flow.blocks.len()];
+pub(super) fn before(flow: &Flow, begin: u128, mut through: impl FnMut(usize, u128) -> u128) -> Vec<u128> {
+    let mut before = vec![0; flow.blocks.len()];
     before[0] = begin;
     let mut changed = true;
     while changed {
@@ -151,6 +168,32 @@ fn reads(found: &Found, addresses: &Addresses) -> bool {
     };
     let otherwise = |&(term, _): &(u32, i64)| term != LANE && addresses.kind(term).by_lane;
     address.factor(LANE) != 0 && !address.terms.iter().any(otherwise)
+}
+
+/// Whether an instruction stores to memory of which the text does not say that it is the block's or the thread's.
+pub(super) fn stores_for_all(op: &Op) -> bool {
+    matches!(op, Op::St { place: MemoryTarget::Generic, .. })
+}
+
+/// Whether all threads read elements of their own choice.
+fn reads_a_tile(found: &Found, addresses: &Addresses) -> bool {
+    let of_data = |&(term, _): &(u32, i64)| addresses.kind(term).of_data;
+    found.access == Access::Load
+        && found.conditions == 0
+        && found.address.as_ref().is_some_and(|a| a.factor(LANE) != 0 && !a.terms.iter().any(of_data))
+}
+
+/// Whether what all threads store then is what others read: in the same part of the memory, in another order.
+fn is_anothers(then: &Found, read: &Found, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
+    let difference = to.minus(from);
+    let elsewhere = |&(term, _): &(u32, i64)| addresses.kind(term).is_distance();
+    then.access == Access::Store
+        && then.conditions == 0
+        && addresses.have_one_root(to, from)
+        && to.factor(LANE) != 0
+        && difference.factor(LANE) != 0
+        && !difference.terms.iter().any(elsewhere)
 }
 
 /// Whether what is written then is what another thread reads, which may be in the next warp.

@@ -7,17 +7,17 @@
 //! Copies behind which nothing was stored for all, as in the pipeline of a product's loop, are left alone: they go to another part of the memory.
 
 use super::super::flow::Flow;
-use super::super::op::{MemoryTarget, Op};
+use super::super::op::Op;
 use super::accesses::{Access, Accesses};
-use super::ahead::{before, waits};
+use super::ahead::{before, stores_for_all, waits};
 use rgpu_image::ptx::ast::{Function, Statement};
 
 /// All threads have waited for each other,
-const TOGETHER: u64 = 1;
+const TOGETHER: u128 = 1;
 /// have read from the block's memory since then,
-const READ: u64 = 2;
+const READ: u128 = 2;
 /// and have stored elsewhere since that.
-const STORED: u64 = 4;
+const STORED: u128 = 4;
 
 /// Whether a function has such copies at all.
 pub(super) fn are_there(function: &Function, ops: &[Op]) -> bool {
@@ -27,7 +27,7 @@ pub(super) fn are_there(function: &Function, ops: &[Op]) -> bool {
 /// Statements before which threads let others go first.
 pub(super) fn places(function: &Function, ops: &[Op], flow: &Flow, accesses: &Accesses) -> Vec<usize> {
     let mut found = Vec::new();
-    let mut through = |block: usize, mut now: u64| {
+    let mut through = |block: usize, mut now: u128| {
         for at in flow.blocks[block].first..flow.blocks[block].end {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
             let op = &ops[instruction.form.0 as usize];
@@ -38,7 +38,7 @@ pub(super) fn places(function: &Function, ops: &[Op], flow: &Flow, accesses: &Ac
                     found.push(at);
                     now = TOGETHER;
                 }
-                Op::St { place: MemoryTarget::Generic, .. } if shared.is_none() && now & READ != 0 => {
+                _ if stores_for_all(op) && shared.is_none() && now & READ != 0 => {
                     now |= STORED;
                 }
                 _ if shared == Some(Access::Load) && now & TOGETHER != 0 => now |= READ,

@@ -291,6 +291,26 @@ fn threads_that_read_their_neighbours_elements_let_others_read_before_these_chan
 }
 
 #[test]
+fn tiles_are_read_by_all_before_the_next_one_comes() {
+    // Each thread stores an element, and reads another one's behind a barrier.
+    let tiles = |read: &str, out: &str, end: &str| {
+        yields(&format!(
+            "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; sub.s32 %r13, %r10, %r11; mov.u32 %r8, 0;
+             L: ld.global.u32 %r3, [%rd2]; st.shared.u32 [%r12], %r3; bar.sync 0; {read} {out} {end}
+             add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, %r9; @%p3 bra L;"
+        ))
+    };
+    let (backwards, out) = ("ld.shared.u32 %r4, [%r13+252];", "st.global.u32 [%rd3], %r4;");
+    assert_eq!(tiles(backwards, out, ""), 1);
+    assert_eq!(tiles(backwards, out, "bar.sync 0;"), 0, "the program waits itself");
+    assert_eq!(tiles(backwards, out, "bar.warp.sync -1;"), 0, "a tile of the warp");
+    assert_eq!(tiles(backwards, "", ""), 0, "nothing takes long between");
+    assert_eq!(tiles("ld.shared.u32 %r4, [%r12];", out, ""), 0, "the own element");
+    let other = "mad.lo.u32 %r14, %r9, 128, %r13; ld.shared.u32 %r4, [%r14];";
+    assert_eq!(tiles(other, out, ""), 0, "another part of the memory");
+}
+
+#[test]
 fn lanes_wait_behind_a_branch_in_which_some_take_what_is_volatile() {
     let row = |end: &str| {
         kernel(&format!(
