@@ -3,6 +3,8 @@
 use std::ffi::c_uint;
 use std::sync::Arc;
 
+use rgpu_device::Range;
+
 use super::hints;
 use crate::abi::types::MemLocation;
 use crate::abi::{In, Out};
@@ -228,15 +230,10 @@ pub(crate) unsafe fn prefetches(
     flags: u64,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { discards(core, stream, (addresses, bytes), count, flags) }?;
-    // SAFETY: as above.
-    let (addresses, bytes) = unsafe { (addresses.list(count)?, bytes.list(count)?) };
+    let ranges = unsafe { ranges(core, stream, (addresses, bytes), count, flags) }?;
     // SAFETY: as above.
     let places = unsafe { spread(places, count) }?;
-    let members = addresses.into_iter().zip(bytes).zip(places);
-    members
-        .into_iter()
-        .try_for_each(|((addr, bytes), place)| hints::prefetch(core, addr, bytes as u64, place))
+    ranges.into_iter().zip(places).try_for_each(|(range, place)| hints::prefetch_range(core, range, place))
 }
 
 /// `cudaMemDiscardBatchAsync`: what is there may be lost, and stays.
@@ -246,20 +243,33 @@ pub(crate) unsafe fn prefetches(
 pub(crate) unsafe fn discards(
     core: &Core,
     stream: &Stream,
-    (addresses, bytes): (In<u64>, In<usize>),
+    lists: (In<u64>, In<usize>),
     count: usize,
     flags: u64,
 ) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { ranges(core, stream, lists, count, flags) }.map(drop)
+}
+
+/// The ranges of managed memory that a batch is about.
+///
+/// # Safety
+/// The lists must be as long as is said.
+unsafe fn ranges(
+    core: &Core,
+    stream: &Stream,
+    (addresses, bytes): (In<u64>, In<usize>),
+    count: usize,
+    flags: u64,
+) -> Result<Vec<Range>> {
     check_stream(stream)?;
     if flags != 0 || count == 0 {
         return Err(invalid("the flags of a batch are not 0, or it is empty"));
     }
     // SAFETY: the caller's promise.
     let (addresses, bytes) = unsafe { (addresses.list(count)?, bytes.list(count)?) };
-    addresses
-        .into_iter()
-        .zip(bytes)
-        .try_for_each(|(addr, bytes)| hints::managed(core, addr, bytes as u64).map(drop))
+    let range = |(addr, bytes): (u64, usize)| hints::managed(core, addr, bytes as u64);
+    addresses.into_iter().zip(bytes).map(range).collect()
 }
 
 #[cfg(test)]

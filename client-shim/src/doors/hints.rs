@@ -88,7 +88,11 @@ pub(crate) fn advise(core: &Core, addr: u64, bytes: u64, advice: u32, named: Mem
 
 /// `cudaMemPrefetchAsync`: the memory is where it was, and the place is remembered.
 pub(crate) fn prefetch(core: &Core, addr: u64, bytes: u64, named: MemLocation) -> Result<()> {
-    let range = managed(core, addr, bytes)?;
+    prefetch_range(core, managed(core, addr, bytes)?, named)
+}
+
+/// The same of a range that is known to be managed memory.
+pub(super) fn prefetch_range(core: &Core, range: Range, named: MemLocation) -> Result<()> {
     core.hint(range, Hint::Prefetched(place(core, named)?));
     Ok(())
 }

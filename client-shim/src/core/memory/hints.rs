@@ -98,15 +98,15 @@ impl Ranges {
 
     fn give(&mut self, start: u64, end: u64, hint: Hint) {
         let mut at = start;
-        for (from, (to, mut hints)) in self.cut(start, end) {
+        for (from, (to, hints)) in self.cut(start, end) {
             self.put(at, from, Hints::default(), hint);
-            hints.take(hint);
-            self.0.insert(from, (to, hints));
+            self.put(from, to, hints, hint);
             at = to;
         }
         self.put(at, end, Hints::default(), hint);
     }
 
+    /// Puts in a range of which something was said before, or nothing, with another hint. One without any is left out.
     fn put(&mut self, start: u64, end: u64, mut hints: Hints, hint: Hint) {
         hints.take(hint);
         if start < end && hints != Hints::default() {

@@ -5,7 +5,7 @@
 //! something is not translated stays in the first tier, and so does every kernel where the machine has no libLLVM.
 //!
 //! `flow` orders the blocks, `shape` finds out what is the same in all lanes and where lanes may be apart, `segments` and `phases` divide the
-//! code into what all groups of a block do before they go on, `translate`, `compute` and
+//! code into what all groups of a block do before they go on, `translate`, `compute`, `ends` and
 //! `effects` write LLVM's text, `llvm` has the machine's libLLVM compile it, `object` makes one run of bytes of that, and `kept` has these
 //! come back in later processes.
 

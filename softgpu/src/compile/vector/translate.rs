@@ -646,12 +646,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
                 self.fetch(&edges)?;
                 let labels = [self.label(), self.label()];
                 self.line(format!("br i1 {yes}, label %{}, label %{}", labels[0], labels[1]));
-                for (label, edge) in labels.iter().zip(&edges) {
-                    self.begin(label);
-                    self.go(edge, &mask)?;
-                    self.line(format!("br label %{end}"));
-                }
-                return Ok(());
+                return self.arms(&labels, &edges, &mask, end);
             }
             InstructionData::Brif { arg, .. } => {
                 self.fetch(&edges)?;
@@ -660,11 +655,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
                     self.line(format!("br i1 {}, label %{alike}, label %{apart}", ends.alike));
                     self.begin(&alike);
                     self.line(format!("br i1 {}, label %{yes}, label %{no}", ends.holds));
-                    for (label, edge) in [yes, no].iter().zip(&edges) {
-                        self.begin(label);
-                        self.go(edge, &mask)?;
-                        self.line(format!("br label %{end}"));
-                    }
+                    self.arms(&[yes, no], &edges, &mask, end)?;
                     self.begin(&apart);
                 }
                 let yes = self.holds(arg)?;
@@ -687,12 +678,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
                     .map(|(n, label)| format!("{ty} {n}, label %{label}"))
                     .collect();
                 self.line(format!("switch {ty} {index}, label %{} [ {} ]", labels[0], cases.join(" ")));
-                for (label, edge) in labels.iter().zip(&edges) {
-                    self.begin(label);
-                    self.go(edge, &mask)?;
-                    self.line(format!("br label %{end}"));
-                }
-                return Ok(());
+                return self.arms(&labels, &edges, &mask, end);
             }
             InstructionData::BranchTable { arg, .. } => {
                 let index = self.get(arg, Form::Vector)?;
@@ -720,6 +706,16 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
             ref data => return Err(data.opcode().to_string()),
         }
         self.line(format!("br label %{end}"));
+        Ok(())
+    }
+
+    /// Where all of the lanes, as bits, take the same edge: what each edge does, behind its label.
+    fn arms(&mut self, labels: &[String], edges: &[Edge], lanes: &str, end: &str) -> Result<(), Refusal> {
+        for (label, edge) in labels.iter().zip(edges) {
+            self.begin(label);
+            self.go(edge, lanes)?;
+            self.line(format!("br label %{end}"));
+        }
         Ok(())
     }
 
