@@ -1,7 +1,7 @@
 //! What the linker wrapper changes when it links `librgpu.so`.
 //!
 //! It replaces rustc's version script by one with the nodes of the CUDA runtime libraries, and adds
-//! the second version of each runtime symbol:
+//! the second version of each runtime symbol, besides hiding one of the C library's functions ([`NO_LOCK_FOR_DESTRUCTORS`]):
 //!
 //! | name | bound to |
 //! | --- | --- |
@@ -30,7 +30,12 @@ const OLD_SUFFIX: &str = "_v12";
 /// How the names begin that a program may look up.
 const PUBLIC_PREFIXES: [&str; 7] = ["cu", "nvml", "nccl", "nvJitLink", "__cuda", "__nvJitLink", "rgpu_use_"];
 
-/// Replaces the version script, and adds the symbols.
+/// Hides the C library's function that registers a destructor of a thread's own variable from Rust's standard library, which then keeps a list of its own.
+/// The C library's takes the lock of the dynamic loader, and Rust calls it when a thread begins, and when one first waits for a lock. A program that
+/// holds the loader's lock may wait for just that thread: one that opens or closes a library whose constructors or destructors use the GPU.
+const NO_LOCK_FOR_DESTRUCTORS: &str = "--defsym=__cxa_thread_atexit_impl=0";
+
+/// Replaces the version script, adds the symbols, and hides a function.
 pub(crate) fn adjust(link: &mut Link) -> Result<()> {
     let mut script = None;
     link.arguments.retain(|argument| match argument.to_str() {
@@ -47,6 +52,7 @@ pub(crate) fn adjust(link: &mut Link) -> Result<()> {
     let mut option = OsString::from("--version-script=");
     option.push(&ours);
     link.arguments.push(option);
+    link.arguments.push(NO_LOCK_FOR_DESTRUCTORS.into());
     add_old_versions(link, &exports)
 }
 

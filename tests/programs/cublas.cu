@@ -2,6 +2,7 @@
 // device, batches, epilogues, and a graph. The toolkit need not have the libraries: what is called is declared here, and found where
 // the dynamic loader finds it.
 // rgpu-nvcc: -ldl
+// rgpu-cuda12: for one of the ways in which tests run it
 #define EXAMPLE "cublas"
 #include "common/check.h"
 

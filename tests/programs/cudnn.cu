@@ -1,6 +1,7 @@
 // cuDNN's calls from before its backend API, by their functions' names and types alone: results against plain loops, and gradients
 // against what differences of the results say.
 // rgpu-nvcc: -ldl
+// rgpu-cuda12: for one of the ways in which tests run it
 #define EXAMPLE "cudnn"
 #include "common/check.h"
 

@@ -1,6 +1,7 @@
 // Symmetric systems that are not definite, eigenvalues of matrices that are not symmetric, and least squares without a solution, by the
 // functions' names and types alone.
 // rgpu-nvcc: -ldl
+// rgpu-cuda12: for one of the ways in which tests run it
 #define EXAMPLE "dense_systems"
 #include "common/check.h"
 

@@ -1,6 +1,7 @@
 // cuFFT, cuRAND, cuSOLVER and cuSPARSE as programs use them, by their functions' names and types alone: a transform and a random
 // stretch that are captured in a graph, factorisations whose results solve a system, products with a sparse matrix.
 // rgpu-nvcc: -ldl
+// rgpu-cuda12: for one of the ways in which tests run it
 #define EXAMPLE "mathematics"
 #include "common/check.h"
 

@@ -1,6 +1,7 @@
 // Sparse systems of equations as programs solve them: by a direct solver, by a preconditioned conjugate gradient method whose incomplete
 // factors are solved with as triangles, sums and products of sparse matrices, and least squares.
 // rgpu-nvcc: -ldl
+// rgpu-cuda12: for one of the ways in which tests run it
 #define EXAMPLE "sparse_systems"
 #include "common/check.h"
 

@@ -11,10 +11,11 @@
 //! // rgpu-fatbin: SHORT FILE      NAME_SHORT.fatbin and NAME_SHORT.ptx beside the program
 //! // rgpu-libcuda: …              the program is linked with -lcuda
 //! // rgpu-cudadevrt: …            the program is linked with -lcudadevrt, for kernels that launch kernels
+//! // rgpu-cuda12: …               a program that only tests use is compiled for CUDA 12, too
 //! ```
 //!
-//! Each program is compiled once per CUDA version and linked with the static and the shared runtime. What
-//! was built is kept under `target/examples` for as long as nothing that it depends on changes.
+//! Each example is compiled once per CUDA version and linked with the static and the shared runtime; most programs that only tests use are
+//! for the newest version alone. What was built is kept under `target/examples` for as long as nothing that it depends on changes.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -28,7 +29,7 @@ use anyhow::{Context, Result, ensure};
 use crate::toolkit::{Toolkit, Version};
 
 /// Changes when the way in which programs are compiled does, so that all are compiled anew.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 
 /// How a program gets its CUDA runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +66,7 @@ pub struct Example {
     fatbins: Vec<(String, PathBuf)>,
     libcuda: bool,
     cudadevrt: bool,
+    cuda12: bool,
 }
 
 /// The repository.
@@ -79,7 +81,9 @@ pub fn target() -> PathBuf {
 
 /// All examples, by name.
 pub fn all() -> Result<Vec<Example>> {
-    in_directory(&repository().join("examples"))
+    let mut examples = in_directory(&repository().join("examples"))?;
+    examples.iter_mut().for_each(|example| example.cuda12 = true);
+    Ok(examples)
 }
 
 /// The test programs that use libraries of mathematics, by name.
@@ -119,7 +123,7 @@ fn in_directory(directory: &Path) -> Result<Vec<Example>> {
     Ok(examples)
 }
 
-/// Builds what isn't built yet, with as many jobs as there are processors. Returns how many were compiled.
+/// Builds what isn't built yet of the versions that a program is for, with as many jobs as there are processors. Returns how many were compiled.
 pub fn build(toolkit: &Toolkit, examples: &[Example], versions: &[Version]) -> Result<usize> {
     let place = target().join("examples");
     fs::create_dir_all(&place)?;
@@ -130,7 +134,7 @@ pub fn build(toolkit: &Toolkit, examples: &[Example], versions: &[Version]) -> R
 
     let mut due = VecDeque::new();
     for &version in versions {
-        for example in examples {
+        for example in examples.iter().filter(|e| e.cuda12 || version != Version::Cuda12) {
             let hash = example.hash(toolkit)?;
             let stamp = example.stamp(version);
             if fs::read_to_string(&stamp).is_ok_and(|s| s == hash) {
@@ -180,6 +184,7 @@ impl Example {
             fatbins: vec![],
             libcuda: false,
             cudadevrt: false,
+            cuda12: false,
         };
         for line in text.lines().take_while(|l| l.starts_with("//")) {
             let Some((key, value)) = line.strip_prefix("// rgpu-").and_then(|l| l.split_once(": ")) else {
@@ -198,6 +203,7 @@ impl Example {
                 "fatbin" => example.fatbins.push(pair()?),
                 "libcuda" => example.libcuda = true,
                 "cudadevrt" => example.cudadevrt = true,
+                "cuda12" => example.cuda12 = true,
                 _ => anyhow::bail!("{}: unknown line `{line}`", source.display()),
             }
         }
@@ -320,6 +326,11 @@ impl Example {
             nvcc(&mut |c| {
                 library_options(c, linking);
                 c.args(version.architectures()).args(&parts).arg("-o").arg(self.program(version, linking));
+                // A step that finds nothing to do where no device code calls that of another file. One of the two has it, as programs have.
+                if linking == Linking::Shared && !self.options.iter().any(|option| option.starts_with("-rdc"))
+                {
+                    c.arg("--no-device-link");
+                }
                 c.arg("-L").arg(&directory).args([
                     "-Xlinker",
                     "-rpath",

@@ -2,11 +2,12 @@
 //! that need the machine for themselves; in test programs that have a main function (`harness = false`).
 //!
 //! [`libtest_mimic`] does the work, so options and output are those of Rust's own runner. What is added here: several filters, as that
-//! takes them, and tests that run [alone](Test::alone).
+//! takes them, tests that run [alone](Test::alone), and which tests took longest.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -44,11 +45,15 @@ impl Test {
     /// The test as the library runs it.
     fn trial(self, one_at_a_time: bool) -> Trial {
         let alone = self.alone || one_at_a_time;
+        let name = self.name.clone();
         Trial::ignorable_test(self.name, move || {
             // A test that panics leaves nothing behind here.
             let _together = (!alone).then(|| RUNNING.read().unwrap_or_else(PoisonError::into_inner));
             let _alone = alone.then(|| RUNNING.write().unwrap_or_else(PoisonError::into_inner));
-            match (self.body)() {
+            let start = Instant::now();
+            let outcome = (self.body)();
+            TOOK.lock().unwrap_or_else(PoisonError::into_inner).push((start.elapsed(), name));
+            match outcome {
                 Ok(()) => Ok(Completion::Completed),
                 Err(e) => match e.downcast::<Skip>() {
                     Ok(Skip(why)) => Ok(Completion::ignored_with(why)),
@@ -59,8 +64,20 @@ impl Test {
     }
 }
 
+/// So many tests run at once for each processor, where the command line does not say how many: about half of their time they wait.
+const PER_PROCESSOR: usize = 2;
+
 /// Written by a test that runs alone, read by the others while they run.
 static RUNNING: RwLock<()> = RwLock::new(());
+
+/// How long the tests took that have returned.
+static TOOK: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// So many tests are named at the end, if they took longer than [`LONG`].
+const SLOWEST: usize = 20;
+
+/// What is worth a word.
+const LONG: Duration = Duration::from_secs(5);
 
 /// What the command line asks for.
 struct Asked {
@@ -108,19 +125,29 @@ pub fn main(mut tests: Vec<Test>) -> ExitCode {
     if one_at_a_time {
         asked.arguments.test_threads = Some(2);
     }
+    asked.arguments.test_threads.get_or_insert_with(|| {
+        PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |processors| processors.get())
+    });
     let trials = tests.into_iter().map(|test| test.trial(one_at_a_time)).collect();
-    if libtest_mimic::run(&asked.arguments, trials).has_failed() {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+    let conclusion = libtest_mimic::run(&asked.arguments, trials);
+    tell_slowest(&mut TOOK.lock().unwrap_or_else(PoisonError::into_inner));
+    if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Names the tests that took longest, where some took long.
+fn tell_slowest(took: &mut [(Duration, String)]) {
+    took.sort_by(|a, b| b.cmp(a));
+    let mut long = took.iter().take(SLOWEST).take_while(|(time, _)| *time >= LONG).peekable();
+    if long.peek().is_some() {
+        println!("slowest:");
     }
+    long.for_each(|(time, name)| println!("{:>8.1} s  {name}", time.as_secs_f64()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-    use std::time::Duration;
 
     fn names(words: &str, tests: &[&str]) -> Vec<String> {
         let asked = Asked::parse(words.split(' ').map(OsString::from));

@@ -29,6 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("processes::closing_all_descriptors_in_process", || closes_descriptors(false)),
         Test::new("processes::kernels_print_to_the_programs_standard_output", || prints(true)),
         Test::new("processes::kernels_print_to_the_programs_standard_output_in_process", || prints(false)),
+        Test::new("processes::a_library_that_uses_the_gpu_when_it_is_opened_and_closed", opened),
         Test::new("processes::too_little_address_space_is_an_error_with_a_name", little_address_space),
         Test::new("processes::another_user_on_the_same_machine", another_user),
     ]
@@ -84,6 +85,20 @@ fn shell() -> Result<()> {
     let finished = run_bash(&script)?.expect_code(4)?;
     for name in ["vector_add: ok", "histogram_atomics: ok"] {
         ensure!(finished.stdout.contains(name), "{}", finished.output());
+    }
+    Ok(())
+}
+
+fn opened() -> Result<()> {
+    let program = plain("opened")?;
+    let run = |command: &mut Command| -> Result<()> {
+        let finished = process::run(command.arg("--").arg(&program))?.success()?;
+        ensure!(finished.stdout.contains("opened: ok"), "{}", finished.output());
+        Ok(())
+    };
+    run(&mut product()?.run(shared_daemon()?))?;
+    for vectors in ["off", "auto", "first", "wide"] {
+        run(product()?.run_in_process().env("RGPU_VECTORS", vectors)).with_context(|| vectors)?;
     }
     Ok(())
 }

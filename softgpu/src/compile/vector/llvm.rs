@@ -1,6 +1,7 @@
 //! The machine's own libLLVM, if it has one: opened when a kernel is first to be compiled with it, never needed to build rgpu.
 //! All of LLVM's C interface that is used stands here.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -179,30 +180,41 @@ extern "C" fn wait_for_all() {
     }
 }
 
-/// Goes with its thread, or with the process if its thread ends that.
-struct LastOfThread;
-
-impl Drop for LastOfThread {
-    fn drop(&mut self) {
-        // SAFETY: plain calls.
-        if unsafe { libc::gettid() == libc::getpid() } {
-            wait_for_all();
-        } else if is_own_compiler() {
-            // Nobody can tell whether only this thread ends, so it waits for no more than can take the library apart too early.
-            drop(OPENING.read());
-        }
+/// Called when a thread ends that [`wait_when_thread_ends`] was called in, or the process if that thread ends it.
+extern "C" fn thread_ends(_: *mut c_void) {
+    // SAFETY: plain calls.
+    if unsafe { libc::gettid() == libc::getpid() } {
+        wait_for_all();
+    } else if is_own_compiler() {
+        // Nobody can tell whether only this thread ends, so it waits for no more than can take the library apart too early.
+        drop(OPENING.read());
     }
 }
 
 thread_local! {
-    static LAST: LastOfThread = const { LastOfThread };
+    static NOTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Has a process that this thread ends wait for who compiles, if it is the first thread, and else for the library to be open. The C library lets go of
 /// what belongs to the thread before it takes anything apart: even while the library is being opened, and has registered some of its own parts
 /// for that.
+///
+/// Must not be called with a lock held: the C library takes the loader's, which a thread may hold that loads or unloads a library and waits for that lock.
 pub(super) fn wait_when_thread_ends() {
-    let _ = LAST.try_with(|_| {});
+    type Register = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, *const c_void) -> c_int;
+    if NOTED.replace(true) {
+        return;
+    }
+    // A destructor of Rust's would not do: in the client library those of the first thread do not run when the process ends.
+    // SAFETY: the name is a string, and the function has this type in the C library that has it. It calls `thread_ends` once, with the null
+    // pointer, and keeps this library loaded until then.
+    unsafe {
+        let register = libc::dlsym(libc::RTLD_DEFAULT, c"__cxa_thread_atexit_impl".as_ptr());
+        if !register.is_null() {
+            let register = std::mem::transmute::<*mut c_void, Register>(register);
+            register(thread_ends, null_mut(), (&raw const OPENING).cast());
+        }
+    }
 }
 
 /// Whether there is an LLVM, and why not.

@@ -112,10 +112,17 @@ pub fn mode() -> Mode {
     })
 }
 
-/// This thread launches kernels: if it ends the process, the process waits for who compiles, or at least for the library to be open.
+/// This thread launches kernels: if it ends the process, the process waits for who compiles, or at least for the library to be open. Must not be called
+/// with a lock held, for what is done the first time takes the dynamic loader's.
 pub(crate) fn note_launch() {
-    if mode() != Mode::Off {
+    let mode = mode();
+    if mode != Mode::Off {
         llvm::wait_when_thread_ends();
+    }
+    if !mode.at_once().is_empty() {
+        // Here and not where the kernel begins: in a constructor of a library that the program opens, this thread has the loader's lock and may
+        // wait for the kernel.
+        let _ = possible();
     }
 }
 
