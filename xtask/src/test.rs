@@ -151,6 +151,11 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use rgpu_tests::examples::repository;
+
     use super::Counts;
 
     fn read(lines: &[&str]) -> Counts {
@@ -203,5 +208,43 @@ mod tests {
         assert!(!read(&lines).worth_another_try());
         let dead = read(&["running 2 tests", "test a ... ok"]);
         assert!(dead.died() && !dead.worth_another_try());
+    }
+
+    /// The files in a directory and those below it that have tests inside.
+    fn with_tests(directory: &Path) -> Vec<String> {
+        let mut found = vec![];
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                found.extend(with_tests(&path));
+            } else if path.extension().is_some_and(|e| e == "rs")
+                && fs::read_to_string(&path)
+                    .unwrap()
+                    .lines()
+                    .any(|line| line.trim_start().starts_with("#[test]"))
+            {
+                found.push(path.display().to_string());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn crates_that_are_not_tested_inside_have_no_tests_there() {
+        let repository = repository();
+        let read = |path: &Path| -> toml::Table { fs::read_to_string(path).unwrap().parse().unwrap() };
+        let members = read(&repository.join("Cargo.toml"))["workspace"]["members"].clone();
+        let mut untested = 0;
+        for member in members.as_array().unwrap() {
+            let directory = repository.join(member.as_str().unwrap());
+            let manifest = read(&directory.join("Cargo.toml"));
+            let off = |target: &toml::Value| target.get("test").and_then(toml::Value::as_bool) == Some(false);
+            let bins = manifest.get("bin").and_then(toml::Value::as_array).into_iter().flatten();
+            if manifest.get("lib").into_iter().chain(bins).any(off) {
+                untested += 1;
+                assert_eq!(with_tests(&directory.join("src")), [""; 0], "`test = false` in {member}");
+            }
+        }
+        assert!(untested > 0, "there was nothing to look at");
     }
 }

@@ -5,6 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_test_runner::Test;
@@ -22,6 +23,9 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("kept_code::servers_keep_it_for_each_tenant", server),
     ]
 }
+
+/// A file's number, which a new file may get as soon as the old one is removed, and so when it was made, where the file system knows that.
+type Identity = (u64, Option<SystemTime>);
 
 /// A directory for what is kept, removed in the end.
 struct Caches(PathBuf);
@@ -44,7 +48,7 @@ impl Caches {
     }
 
     /// The files of compiled kernels below, and what tells each from others that had its name before.
-    fn files(&self) -> Result<BTreeMap<PathBuf, u64>> {
+    fn files(&self) -> Result<BTreeMap<PathBuf, Identity>> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.0.clone()];
         while let Some(folder) = folders.pop() {
@@ -53,7 +57,8 @@ impl Caches {
                 if file.file_type()?.is_dir() {
                     folders.push(file.path());
                 } else if is_code(&folder) {
-                    found.insert(file.path(), file.metadata()?.ino());
+                    let about = file.metadata()?;
+                    found.insert(file.path(), (about.ino(), about.created().ok()));
                 }
             }
         }
@@ -133,7 +138,7 @@ fn together() -> Result<()> {
 fn server() -> Result<()> {
     let caches = Caches::new();
     let place = caches.0.display().to_string();
-    let run = || -> Result<BTreeMap<PathBuf, u64>> {
+    let run = || -> Result<BTreeMap<PathBuf, Identity>> {
         let daemon = Daemon::start_with(product()?, &["--image-cache", &place])?;
         let mut command = product()?.run(daemon.address());
         process::run(command.arg("--").arg(plain("vector_add")?))?.success()?;

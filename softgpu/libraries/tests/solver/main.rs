@@ -68,6 +68,23 @@ fn cholesky(kind: DataType, n: usize, upper: bool, room: usize, seed: u64) {
     }
 }
 
+#[test]
+fn the_pivots_of_a_permutation_lead_to_its_order() {
+    let rig = Rig::shared();
+    for order in [vec![0, 1, 2], vec![2, 0, 1, 3], vec![3, 2, 1, 0], vec![1, 2, 3, 4, 0]] {
+        let n = order.len();
+        let given = M::new(n, n, |i, j| if i == order[j] { C::from(1.0) } else { C::default() });
+        let (a, info, pivots) = (put(DataType::F64, &[&given], 0), infos(1), rig.put(&vec![0i32; n]));
+        rig.call(&Lu { m: n as u64, n: n as u64, a, pivots, info, count: 1, ..Lu::default() }).unwrap();
+        let mut rows: Vec<usize> = (0..n).collect();
+        for (i, from) in rig.get::<i32>(pivots, n).unwrap().into_iter().enumerate() {
+            assert!(from as usize > i, "row {i} is exchanged with {from}, which has its place already");
+            rows.swap(i, from as usize - 1);
+        }
+        assert_eq!(rows, order);
+    }
+}
+
 fn lu(kind: DataType, m: usize, n: usize, wide: bool, room: usize, seed: u64) {
     let rig = Rig::shared();
     let given = random(kind, m, n, seed);
