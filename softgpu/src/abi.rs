@@ -393,8 +393,8 @@ pub struct Vectors {
     pub phases: bool,
     /// As [`Kernel::local_bytes`]; more where functions that the other code calls are part of it.
     pub local_bytes: u32,
-    /// Keeps the machine code alive.
-    pub code: std::sync::Arc<dyn std::any::Any + Send + Sync>,
+    /// Keeps the machine code alive, and says where it comes from.
+    pub code: std::sync::Arc<dyn Origins>,
 }
 
 /// A compiled kernel.
@@ -443,10 +443,29 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// The line of the PTX text that the instruction at an address was compiled from, and for how many threads at once: 1, or the size of a group. Code
+    /// for groups may have instructions of several lines, and so of none; `near` is for those beside which a line is good enough.
+    pub fn line_at(&self, address: u64, near: bool) -> (Option<u32>, usize) {
+        let mut groups = self.vectors.iter().filter_map(|vectors| vectors.get());
+        match groups.find(|vectors| vectors.code.contains(address)) {
+            Some(vectors) if near => (vectors.code.line_at(address), vectors.lanes),
+            Some(vectors) => (vectors.code.line_exactly_at(address), vectors.lanes),
+            None => (self.code.line_at(address), 1),
+        }
+    }
+}
+
 /// Where machine code comes from, for messages.
 pub trait Origins: Send + Sync {
-    /// The line of the PTX text that the instruction at an address was compiled from.
+    /// Whether an address is one of the machine code's.
+    fn contains(&self, address: u64) -> bool;
+
+    /// The line of the PTX text that the instruction at an address was compiled from, or one beside it.
     fn line_at(&self, address: u64) -> Option<u32>;
+
+    /// The line of the PTX text that the very instruction at an address was compiled from, if there is one line.
+    fn line_exactly_at(&self, address: u64) -> Option<u32>;
 
     /// The line of the program's source that a line of the PTX text comes from, and the calls that it was inlined for, in words.
     fn source(&self, line: u32) -> Option<String>;
@@ -457,6 +476,14 @@ pub trait Origins: Send + Sync {
 
 /// For machine code of which nothing is known.
 impl Origins for () {
+    fn contains(&self, _address: u64) -> bool {
+        false
+    }
+
+    fn line_exactly_at(&self, _address: u64) -> Option<u32> {
+        None
+    }
+
     fn line_at(&self, _address: u64) -> Option<u32> {
         None
     }

@@ -246,6 +246,14 @@ pub(super) fn compile<Facts>(
     Ok((piece(id, context, around, body)?, facts))
 }
 
+/// The line of the PTX text that an instruction comes from, whose place is that of a statement in a body; 0 if it comes from none.
+pub(super) fn line_of(body: &Function, place: ir::SourceLoc) -> u32 {
+    match body.body.get(place.bits() as usize) {
+        Some(Statement::Instruction(instruction)) => instruction.line,
+        _ => 0,
+    }
+}
+
 /// Makes machine code of what has been verified.
 pub(super) fn piece(
     id: FunctionId,
@@ -262,13 +270,7 @@ pub(super) fn piece(
     let align = compiled.buffer.alignment.max(16);
     let bytes = compiled.buffer.data().to_vec();
     let places = compiled.buffer.get_srclocs_sorted().iter();
-    let pieces = places.map(|place| {
-        let line = match body.body.get(place.loc.bits() as usize) {
-            Some(Statement::Instruction(instruction)) => instruction.line,
-            _ => 0,
-        };
-        (place.start, place.end, line)
-    });
+    let pieces = places.map(|place| (place.start, place.end, line_of(body, place.loc)));
     let lines = Lines::new(pieces, &compiled.bb_starts);
     let references = compiled
         .buffer
@@ -443,12 +445,22 @@ impl Image {
         Ok(())
     }
 
-    /// The line of the PTX text that the machine code at an address comes from.
-    pub(super) fn line_at(&self, address: u64) -> Option<u32> {
-        let offset = address.checked_sub(self.start.as_ptr() as u64).filter(|&at| at < self.size as u64)?;
+    /// How far behind the begin an address lies, if it is one of this machine code.
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        address.checked_sub(self.start.as_ptr() as u64).filter(|&at| at < self.size as u64)
+    }
+
+    /// Whether an address is one of this machine code.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        self.offset_of(address).is_some()
+    }
+
+    /// The line of the PTX text that the machine code at an address comes from: what `find` says of an offset in the function's machine code.
+    pub(super) fn line_at(&self, address: u64, find: impl Fn(&Lines, u32) -> Option<u32>) -> Option<u32> {
+        let offset = self.offset_of(address)?;
         let (base, lines) =
             self.lines.iter().filter(|(base, _)| *base as u64 <= offset).max_by_key(|l| l.0)?;
-        lines.at((offset - *base as u64) as u32)
+        find(lines, (offset - *base as u64) as u32)
     }
 
     /// The address of a function's code.

@@ -51,6 +51,12 @@ impl Lines {
         }
     }
 
+    /// The line of exactly the machine code so many bytes behind the function's begin, if it has one.
+    pub(super) fn exactly_at(&self, offset: u32) -> Option<u32> {
+        let behind = self.0.partition_point(|[start, _]| *start <= offset);
+        behind.checked_sub(1).map(|before| self.0[before][1]).filter(|&line| line != 0)
+    }
+
     /// The line of the machine code so many bytes behind the function's begin. What belongs to no line, such as a jump from
     /// one to another, counts to the one before, or else to the one behind; accesses to memory all have a line.
     pub(super) fn at(&self, offset: u32) -> Option<u32> {
@@ -69,8 +75,16 @@ pub(super) struct Origins {
 }
 
 impl abi::Origins for Origins {
+    fn contains(&self, address: u64) -> bool {
+        self.image.contains(address)
+    }
+
     fn line_at(&self, address: u64) -> Option<u32> {
-        self.image.line_at(address)
+        self.image.line_at(address, Lines::at)
+    }
+
+    fn line_exactly_at(&self, address: u64) -> Option<u32> {
+        self.image.line_at(address, Lines::exactly_at)
     }
 
     fn source(&self, line: u32) -> Option<String> {
@@ -93,7 +107,9 @@ mod tests {
         assert_eq!(lines.0, [[0, 0], [4, 7], [12, 8], [20, 0], [24, 7], [30, 0]]);
         let found = [0, 4, 11, 12, 19, 20, 24, 29, 30, 99].map(|at| lines.at(at).unwrap_or(0));
         assert_eq!(found, [7, 7, 7, 8, 8, 8, 7, 7, 7, 7]);
-        assert_eq!(Lines::default().at(3), None);
+        let found = [0, 4, 11, 12, 20, 24, 30].map(|at| lines.exactly_at(at));
+        assert_eq!(found, [None, Some(7), Some(7), Some(8), None, Some(7), None]);
+        assert_eq!((Lines::default().at(3), Lines::default().exactly_at(3)), (None, None));
         assert_eq!(Lines::new(std::iter::empty(), &[0]).at(0), None);
     }
 

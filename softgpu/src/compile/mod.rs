@@ -331,7 +331,9 @@ impl Linked {
             return None;
         }
         let made = self.find_or_compile_vectors(index, (id, lanes), kernel, most);
-        let placed = made.and_then(|made| made.place(self.unit.table()).map_err(|e| e.to_string().into()));
+        let placed = made.and_then(|made| {
+            made.place(self.unit.table(), self.unit.locations.clone()).map_err(|e| e.to_string().into())
+        });
         match placed {
             Ok(vectors) => kernel.add_vectors(vectors),
             Err(vector::NotMade::Refused(why)) => vector::say(&kernel.name, &why),
@@ -362,7 +364,7 @@ impl Linked {
         // What threads leave at a cut has to be alike in both tiers, and functions that are part of a kernel might change it.
         let form = if kernel.cuts.is_empty() { Form::VectorsInOne } else { Form::Vectors };
         // Until it has been kept: a process that ends waits for this.
-        let compiler = vector::Compiler::begin()?;
+        let compiler = vector::Compiler::begin(most == u64::MAX)?;
         let made = self.compile_vectors(&compiler, (id, lanes), form, most)?;
         if !fits(&made) {
             return Err("its state is another one".to_owned().into());
@@ -483,7 +485,7 @@ impl Linked {
             let places = relocate::Places { helpers, table };
             Ok(compiler.compile(
                 (id, lanes),
-                &verified.machine.func,
+                (&verified.machine.func, &*verified.bodies.kernel),
                 sizes,
                 &verified.facts.cuts,
                 &places,

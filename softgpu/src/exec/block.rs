@@ -786,6 +786,11 @@ impl Resident {
     }
 
     fn failure(&self, code: Code, what: &str, line: Option<u32>) -> Error {
+        self.failure_of(code, what, line, 1)
+    }
+
+    /// What a thread has done, or one of a group of `together` that go on together.
+    fn failure_of(&self, code: Code, what: &str, line: Option<u32>, together: usize) -> Error {
         let kernel = &self.context.grid.kernel;
         let name = &kernel.name;
         let [x, y, z] = self.block.ctaid;
@@ -794,9 +799,16 @@ impl Resident {
             format!(", PTX line {line}{source}")
         });
         // SAFETY: the cursor is null or a thread of this block.
-        let thread = unsafe { self.block.cursor.as_ref() }
-            .map(|t| format!(", thread ({}, {}, {})", t.tid[0], t.tid[1], t.tid[2]))
-            .unwrap_or_default();
+        let thread = unsafe { self.block.cursor.as_ref() }.map_or_else(String::new, |thread| {
+            let [x, y, z] = thread.tid;
+            match together as u32 {
+                1 => format!(", thread ({x}, {y}, {z})"),
+                lanes => {
+                    let first = x / lanes * lanes;
+                    format!(", one of the threads ({first}, {y}, {z}) to ({}, {y}, {z})", first + lanes - 1)
+                }
+            }
+        });
         Error::new(code, format!("{what} in kernel {name}, block ({x}, {y}, {z}){thread}{line}"))
     }
 
@@ -819,9 +831,9 @@ impl Resident {
         self.failure(code, what, line)
     }
 
-    fn too_long(&self, line: Option<u32>) -> Error {
+    fn too_long(&self, line: Option<u32>, together: usize) -> Error {
         let what = self.context.grid.too_long.as_deref().unwrap_or("The kernel was ended");
-        self.failure(Code::LaunchTimeout, what, line)
+        self.failure_of(Code::LaunchTimeout, what, line, together)
     }
 
     /// Threads let others go first, and have done so for too long.
@@ -834,40 +846,38 @@ impl Resident {
             self.block.cursor = std::ptr::from_ref(thread).cast_mut();
             line
         });
-        self.too_long(line)
+        self.too_long(line, 1)
     }
 
     fn fault(&self, fault: Fault) -> Error {
         let how = if fault.write { "write to" } else { "read of" };
-        let line = self.context.grid.kernel.code.line_at(fault.at);
+        let (line, together) =
+            self.context.grid.kernel.line_at(fault.at, fault.signal == fault::end_signal());
+        let failure = |code, what: &str| self.failure_of(code, what, line, together);
         if fault.impossible {
-            return self.failure(Code::MisalignedAddress, "Misaligned address", line);
+            return failure(Code::MisalignedAddress, "Misaligned address");
         }
         match fault.signal {
             // An offset may lead to either side of the address that stands for all outside of the arena.
             libc::SIGSEGV if fault.address.wrapping_add(ARENA_MARGIN / 2) < FAULT_ADDRESS + ARENA_MARGIN => {
-                self.failure(
+                failure(
                     Code::IllegalAddress,
                     &format!("Illegal address ({how} memory that is not the device's)"),
-                    line,
                 )
             }
             // Compiled code confines its accesses to the arena; what is left is its own stack.
             libc::SIGSEGV if !self.slot.is_device_address(fault.address) => {
-                self.failure(Code::HardwareStackError, "Stack overflow (too many nested calls)", line)
+                failure(Code::HardwareStackError, "Stack overflow (too many nested calls)")
             }
-            libc::SIGSEGV => self.failure(
-                Code::IllegalAddress,
-                &format!("Illegal address ({how} {:#x})", fault.address),
-                line,
-            ),
-            libc::SIGBUS => self.failure(
+            libc::SIGSEGV => {
+                failure(Code::IllegalAddress, &format!("Illegal address ({how} {:#x})", fault.address))
+            }
+            libc::SIGBUS => failure(
                 Code::OutOfMemory,
                 &format!("The machine has no memory left for {:#x}", fault.address),
-                line,
             ),
-            signal if signal == fault::end_signal() => self.too_long(line),
-            _ => self.failure(Code::IllegalInstruction, "Illegal instruction", line),
+            signal if signal == fault::end_signal() => self.too_long(line, together),
+            _ => failure(Code::IllegalInstruction, "Illegal instruction"),
         }
     }
 

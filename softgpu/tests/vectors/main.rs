@@ -5,6 +5,8 @@
 #[path = "../kept_code/mod.rs"]
 mod kept_code;
 
+mod faults;
+
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -233,6 +235,7 @@ fn main() -> ExitCode {
             "processes_may_end_while_kernels_are_compiled",
             processes_may_end_while_kernels_are_compiled,
         ),
+        Test::new("faults_of_groups_are_told_with_their_lines", faults::are_told_with_their_lines),
     ])
 }
 
@@ -241,6 +244,7 @@ fn one_process(what: &str) {
     match what.split_once(' ') {
         Some(("end", after)) => return end(after.parse().unwrap()),
         _ if what == "change" => change(),
+        _ if what == "faults" => return faults::tell(),
         _ => each(what == "compare"),
     }
     // What runs nothing says whether the library has been opened.

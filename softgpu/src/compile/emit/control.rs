@@ -210,10 +210,15 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    fn zero(&mut self, ty: ir::Type) -> Value {
+    pub(super) fn zero(&mut self, ty: ir::Type) -> Value {
         match ty {
             types::F32 => self.f32const(0),
             types::F64 => self.f64const(0),
+            // There is no such constant.
+            types::I128 => {
+                let half = self.iconst(types::I64, 0);
+                self.b.ins().uextend(types::I128, half)
+            }
             _ => self.iconst(ty, 0),
         }
     }

@@ -294,6 +294,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
         e.latch = Some(latch);
         e.b.ins().store(trusted(), thread, block, offset_of!(abi::Block, cursor) as i32);
         e.frame = e.b.ins().load(types::I64, fixed(), thread, offset_of!(abi::Thread, local_base) as i32);
+        e.clear_registers();
         let dispatch = e.b.create_block();
         e.b.ins().jump(dispatch, &[]);
 
@@ -380,6 +381,24 @@ impl<'a, 'f> Emitter<'a, 'f> {
         e.body()?;
         e.finish()?;
         Ok(())
+    }
+
+    /// Gives every register a number. One that a thread reads before it writes it would be handed on from thread to thread, and the threads of a group
+    /// would depend on each other; nvcc leaves registers so whose value does not matter on some way through a kernel.
+    fn clear_registers(&mut self) {
+        let mut zeros: Vec<(ir::Type, Value)> = Vec::new();
+        for reg in 0..self.variables.len() {
+            let ty = self.classes[reg];
+            let zero = match zeros.iter().find(|zero| zero.0 == ty) {
+                Some(zero) => zero.1,
+                None => {
+                    let zero = self.zero(ty);
+                    zeros.push((ty, zero));
+                    zero
+                }
+            };
+            self.b.def_var(self.variables[reg], zero);
+        }
     }
 
     fn finish(mut self) -> Result<Facts> {

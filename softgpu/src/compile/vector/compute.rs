@@ -16,7 +16,10 @@ impl<const LANES: usize> Translator<'_, LANES> {
             return Ok(());
         }
         if opcode.can_load() || opcode.can_store() || opcode.is_call() || opcode.other_side_effects() {
-            return self.effect(inst);
+            let start = self.text.len();
+            self.effect(inst)?;
+            self.debug.note(&mut self.text, start, self.func.srcloc(inst));
+            return Ok(());
         }
         let &[result] = self.func.dfg.inst_results(inst) else { return Err(opcode.to_string()) };
         match self.shape(result) {

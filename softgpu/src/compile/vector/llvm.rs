@@ -4,8 +4,9 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
 
 use libloading::Library;
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -220,6 +221,26 @@ pub(super) fn wait_when_thread_ends() {
 /// Whether there is an LLVM, and why not.
 pub(super) fn available() -> Result<(), String> {
     functions().map(|_| ())
+}
+
+/// How long a launch waits for the library to be opened.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Opens the library, or says that this takes too long: it takes the dynamic loader's lock, which a thread may have that waits for this launch, in a
+/// constructor of a library that the program opens.
+pub(super) fn open_soon() -> Result<(), String> {
+    if FUNCTIONS.get().is_none() {
+        let (done, opened) = mpsc::channel();
+        let open = move || {
+            // The process waits for that.
+            let _busy = Busy::begin();
+            let _ = functions();
+            let _ = done.send(());
+        };
+        std::thread::Builder::new().name("rgpu-compiler".into()).spawn(open).map_err(|e| e.to_string())?;
+        opened.recv_timeout(SOON).map_err(|_| "libLLVM could not be opened, for the loader has been busy")?;
+    }
+    available()
 }
 
 /// A text of LLVM's, which is given back to it.

@@ -10,6 +10,7 @@
 //! come back in later processes.
 
 mod compute;
+mod debug;
 mod effects;
 mod ends;
 #[cfg(target_arch = "x86_64")]
@@ -31,11 +32,11 @@ use std::sync::{Arc, OnceLock};
 
 use cranelift_codegen::ir;
 use rgpu_device::{Code, Error};
-use rgpu_image::ptx::ast::FunctionId;
+use rgpu_image::ptx::ast::{Function, FunctionId, Locations};
 
 use self::translate::Translator;
 use super::code::{Image, Link, Piece, Reference};
-use super::lines::Lines;
+use super::lines::Origins;
 use super::relocate::{self, Places};
 use super::signature::Table;
 use crate::abi::{Cell, Cut, RunFn, Vectors, WIDTHS};
@@ -115,14 +116,8 @@ pub fn mode() -> Mode {
 /// This thread launches kernels: if it ends the process, the process waits for who compiles, or at least for the library to be open. Must not be called
 /// with a lock held, for what is done the first time takes the dynamic loader's.
 pub(crate) fn note_launch() {
-    let mode = mode();
-    if mode != Mode::Off {
+    if mode() != Mode::Off {
         llvm::wait_when_thread_ends();
-    }
-    if !mode.at_once().is_empty() {
-        // Here and not where the kernel begins: in a constructor of a library that the program opens, this thread has the loader's lock and may
-        // wait for the kernel.
-        let _ = possible();
     }
 }
 
@@ -218,8 +213,12 @@ fn nanoseconds_of(bytes: usize) -> u64 {
 pub(super) struct Compiler(llvm::Busy);
 
 impl Compiler {
-    /// Begins to compile; not where the process ends already, or where there is no libLLVM. Whoever has one must not ask for another.
-    pub(super) fn begin() -> Result<Self, String> {
+    /// Begins to compile; not where the process ends already, or where there is no libLLVM. Whoever has one must not ask for another. Where a launch `waits`
+    /// for this, it does not wait for ever until the library is open.
+    pub(super) fn begin(waits: bool) -> Result<Self, String> {
+        if waits {
+            llvm::open_soon()?;
+        }
         // The process waits for the opening of the library, too.
         let busy = llvm::Busy::begin()?;
         possible()?;
@@ -227,11 +226,11 @@ impl Compiler {
     }
 
     /// Compiles a verified kernel, whose threads have so many bytes of state and of local memory, and these cuts, for groups of `lanes` threads, or says what
-    /// keeps it in the first tier. `places` says where this library's functions are, and `most` how many nanoseconds it may take, about.
+    /// keeps it in the first tier. `body` is what the function was made of, and `places` says where this library's functions are, and `most` how many nanoseconds it may take, about.
     pub(super) fn compile(
         &self,
         (id, lanes): (FunctionId, usize),
-        func: &ir::Function,
+        (func, body): (&ir::Function, &Function),
         (state_bytes, local_bytes): (u32, u32),
         cuts: &[Cut],
         places: &Places<'_>,
@@ -244,14 +243,14 @@ impl Compiler {
         let shapes = shape::Shapes::new(func, &flow, state_bytes, shape::Span::Group)?;
         let attributes = llvm::processor()?;
         let translated = if lanes == WIDTHS[0] {
-            Translator::<{ WIDTHS[0] }>::translate(func, &flow, &shapes, cuts, &attributes, places)
+            Translator::<{ WIDTHS[0] }>::translate(func, &flow, &shapes, cuts, &attributes, places, body)
         } else {
-            Translator::<{ WIDTHS[1] }>::translate(func, &flow, &shapes, cuts, &attributes, places)
+            Translator::<{ WIDTHS[1] }>::translate(func, &flow, &shapes, cuts, &attributes, places, body)
         }?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }
-        match nanoseconds_of(translated.text.len()) {
+        match nanoseconds_of(translated.own_bytes) {
             MOST_NANOSECONDS.. => return Err("LLVM would take too long".to_owned().into()),
             // What is there already is good enough for the time being.
             needed if lanes != WIDTHS[0] && needed > most => return Err(NotMade::Costs(needed)),
@@ -265,7 +264,7 @@ impl Compiler {
         let references = references
             .map(|(&target, offset)| Reference { offset, kind: Link::Address, target, addend: 0 })
             .collect();
-        let (bytes, lines) = (linked.bytes, Lines(Vec::new()));
+        let (bytes, lines) = (linked.bytes, linked.lines);
         let is_movable = translated.is_movable && relocate::is_movable(&bytes, places.table);
         let piece = Piece { id, bytes, align: 64, references, lines };
         let (cells, phases) = (translated.cells, translated.phases);
@@ -275,7 +274,7 @@ impl Compiler {
 
 impl Made {
     /// Puts it into its place in this process.
-    pub(super) fn place(self, table: Arc<Table>) -> Result<Vectors, Error> {
+    pub(super) fn place(self, table: Arc<Table>, source: Arc<Locations>) -> Result<Vectors, Error> {
         let id = self.piece.id;
         let image = Image::new(&[self.piece], table)?;
         let missing = || Error::new(Code::Unknown, "The compiled kernel is not in its place");
@@ -284,6 +283,13 @@ impl Made {
         let run = unsafe { std::mem::transmute::<usize, RunFn>(address) };
         KERNELS.fetch_add(1, Ordering::Relaxed);
         let Self { lanes, cells, phases, local_bytes, .. } = self;
-        Ok(Vectors { run, lanes, cells, phases, local_bytes, code: Arc::new(image) })
+        Ok(Vectors {
+            run,
+            lanes,
+            cells,
+            phases,
+            local_bytes,
+            code: Arc::new(Origins { image: Arc::new(image), source }),
+        })
     }
 }

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use object::{Object, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget, SectionIndex};
 
+use super::debug;
+use crate::compile::lines::Lines;
+
 /// The function's name.
 const KERNEL: &str = "kernel";
 /// The name of the table of addresses that the code calls.
@@ -15,6 +18,8 @@ pub(super) struct Linked {
     pub bytes: Vec<u8>,
     /// Where in the bytes the table of addresses lies: a number of words that are still zero.
     pub addresses: usize,
+    /// The lines of the PTX text that the code comes from.
+    pub lines: Lines,
 }
 
 /// Joins the sections of an object file that are needed when it runs, with room for so many addresses behind them.
@@ -66,7 +71,7 @@ pub(super) fn link(file: &[u8], addresses: usize) -> Result<Linked, String> {
             place.copy_from_slice(&distance.to_le_bytes());
         }
     }
-    Ok(Linked { bytes, addresses: table })
+    Ok(Linked { bytes, addresses: table, lines: debug::lines(&file) })
 }
 
 /// Whether a section is needed when the code runs. What unwinds is not: nothing passes through kernels.

@@ -9,7 +9,9 @@ use std::fmt::Write;
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::{self, Function, Inst, InstructionData, Opcode, Value, types};
+use rgpu_image::ptx::ast;
 
+use super::debug::{DebugInfo, OF_KERNEL};
 use super::flow::{Edge, Flow, Refusal, destinations};
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
@@ -42,6 +44,7 @@ pub(super) struct Translator<'a, const LANES: usize> {
     pub(super) flow: &'a Flow,
     pub(super) shapes: &'a Shapes,
     pub(super) text: String,
+    pub(super) debug: DebugInfo<'a>,
     pub(super) places: String,
     pub(super) declared: BTreeSet<String>,
     next: u32,
@@ -101,6 +104,8 @@ pub(super) struct Slot {
 /// A kernel as LLVM's text.
 pub(super) struct Translated {
     pub text: String,
+    /// So many bytes of that are not debug information.
+    pub own_bytes: usize,
     /// What it keeps of its threads' states.
     pub cells: Vec<abi::Cell>,
     /// Whether it is divided into phases.
@@ -149,17 +154,18 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
         cuts: &[Cut],
         attributes: &str,
         own: &'a Places<'a>,
+        body: &'a ast::Function,
     ) -> Result<Translated, Refusal> {
         let rounds = rounds(func, flow);
         if !rounds.is_empty() {
-            let t = Self::new(func, flow, shapes, cuts, own, &rounds);
+            let t = Self::new(func, flow, shapes, cuts, (own, body), &rounds);
             if t.segments.len() <= MOST_SEGMENTS
                 && let Some(translated) = t.whole(attributes)?
             {
                 return Ok(translated);
             }
         }
-        let t = Self::new(func, flow, shapes, cuts, own, &[]);
+        let t = Self::new(func, flow, shapes, cuts, (own, body), &[]);
         t.whole(attributes)?.ok_or_else(|| "too much to keep".into())
     }
 
@@ -168,7 +174,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
         flow: &'a Flow,
         shapes: &'a Shapes,
         cuts: &[Cut],
-        own: &'a Places<'a>,
+        (own, body): (&'a Places<'a>, &'a ast::Function),
         rounds: &[Segment],
     ) -> Self {
         let whole: Vec<usize> = (0..flow.order.len()).collect();
@@ -221,6 +227,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
             own,
             addresses: Vec::new(),
             is_movable: true,
+            debug: DebugInfo::new(body),
         }
     }
 
@@ -233,7 +240,8 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
         if !self.join_segments()? {
             return Ok(None);
         }
-        let mut module = String::from("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {\nentry:\n");
+        let mut module =
+            format!("define void @kernel(i64 %a0, i32 %a1, i64 %a2) #0 {OF_KERNEL} {{\nentry:\n");
         module.push_str(&self.places);
         module.push_str(&self.text);
         module.push_str("}\n");
@@ -247,9 +255,11 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
             module,
             "attributes #0 = {{ nounwind \"no-builtins\" \"null-pointer-is-valid\"=\"true\" \"probe-stack\"=\"inline-asm\" {attributes} }}\n!0 = !{{}}"
         );
+        let own_bytes = module.len() - self.debug.added();
+        module.push_str(&self.debug.metadata());
         let (cells, phases) = (self.cells(), self.phases.is_some());
         let (addresses, is_movable) = (self.addresses, self.is_movable);
-        Ok(Some(Translated { text: module, cells, phases, addresses, is_movable }))
+        Ok(Some(Translated { text: module, own_bytes, cells, phases, addresses, is_movable }))
     }
 
     fn find_travels(&mut self) {
