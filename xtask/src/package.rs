@@ -8,7 +8,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use rgpu_tests::cross::Trial;
 use rgpu_tests::examples::{repository, target};
-use rgpu_tests::packages::{Contents, MORE, debian, wheel};
+use rgpu_tests::packages::debian::{self, Effort};
+use rgpu_tests::packages::{Contents, MORE, wheel};
 use rgpu_tests::product::Product;
 
 use super::cargo;
@@ -93,7 +94,7 @@ fn make(binaries: &Path, scratch: &Path, out: &Path) -> Result<Vec<PathBuf>> {
             "Manual pages and completions are left out: the command cannot be run here (docs/packages.md)"
         );
     }
-    let mut made = debian::make(&contents, scratch, out)?;
+    let mut made = debian::make(&contents, scratch, out, Effort::Full)?;
     made.push(wheel::make(&contents, out)?);
     Ok(made)
 }

@@ -93,19 +93,28 @@ const PACKAGES: [Package; 5] = [
     },
 ];
 
+/// How much is done for small files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// As much as Debian's own packages get: about a second for each 2 MB.
+    Full,
+    /// Little, for packages that go with a test.
+    Little,
+}
+
 /// Makes all packages in a folder, but for those whose binaries were not built; `scratch` is for what they are made of. Returns
 /// their files.
 ///
 /// # Errors
 /// `dpkg-deb` or `gzip` is missing or fails.
-pub fn make(contents: &Contents, scratch: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn make(contents: &Contents, scratch: &Path, folder: &Path, effort: Effort) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
     let built = |package: &&Package| package.binary.is_none_or(|(name, ..)| contents.more.contains_key(name));
-    PACKAGES.iter().filter(built).map(|package| package.make(contents, scratch, folder)).collect()
+    PACKAGES.iter().filter(built).map(|package| package.make(contents, scratch, folder, effort)).collect()
 }
 
 impl Package {
-    fn make(&self, contents: &Contents, scratch: &Path, folder: &Path) -> Result<PathBuf> {
+    fn make(&self, contents: &Contents, scratch: &Path, folder: &Path, effort: Effort) -> Result<PathBuf> {
         let root = scratch.join("debian").join(self.name);
         if root.exists() {
             fs::remove_dir_all(&root)?;
@@ -117,7 +126,11 @@ impl Package {
         let file = folder.join(format!("{}_{VERSION}_{}.deb", self.name, self.architecture(contents)));
         let mut build = Command::new("dpkg-deb");
         // One thread: with several the compressed bytes depend on how many processors there are.
-        build.args(["--root-owner-group", "--threads-max=1", "--build"]).arg(&root).arg(&file);
+        build.args(["--root-owner-group", "--threads-max=1"]);
+        if effort == Effort::Little {
+            build.arg("-z1");
+        }
+        build.arg("--build").arg(&root).arg(&file);
         run(build.env("SOURCE_DATE_EPOCH", contents.epoch.to_string()))?;
         Ok(file)
     }

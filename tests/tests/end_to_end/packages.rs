@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use rgpu_test_runner::{Skip, Test};
 use rgpu_tests::debian::{Packages, essential_root};
-use rgpu_tests::packages::{Architecture, Contents, MORE, debian, wheel};
+use rgpu_tests::packages::debian::{self, Effort};
+use rgpu_tests::packages::{Architecture, Contents, MORE, wheel};
 use rgpu_tests::process::{self, Finished};
 use rgpu_tests::product::temporary;
 
@@ -135,7 +136,7 @@ fn debian_packages() -> Result<()> {
         return Err(Skip(format!("it needs {missing}: {advice}")).into());
     }
     let root = Root::create(&scratch, "bookworm")?;
-    let made = debian::make(&contents, &scratch.0, &scratch.0.join("out"))?;
+    let made = debian::make(&contents, &scratch.0, &scratch.0.join("out"), Effort::Little)?;
     fs::copy(program, root.directory.join("vector_add"))?;
     let names = root.take(&made)?;
     // dpkg's own lists of what is there are kept by it; they are no part of what is compared.
@@ -204,7 +205,7 @@ fn older_c_library() -> Result<()> {
     contents.more.clear();
     // glibc 2.31
     let root = Root::create(&scratch, "bullseye")?;
-    let made = debian::make(&contents, &scratch.0, &scratch.0.join("out"))?;
+    let made = debian::make(&contents, &scratch.0, &scratch.0.join("out"), Effort::Little)?;
     let names = root.take(&made)?;
     let package = names.iter().find(|name| name.starts_with("/rgpu_")).context("the command's package")?;
     root.run(&["dpkg", "--install", package])?.success()?;
@@ -245,7 +246,7 @@ fn same_bytes() -> Result<()> {
             glibc_minor: 35,
             epoch: 1_700_000_000,
         };
-        let made = debian::make(&contents, &place.join("scratch"), &place.join("out"))?;
+        let made = debian::make(&contents, &place.join("scratch"), &place.join("out"), Effort::Full)?;
         made.iter().map(|file| Ok(fs::read(file)?)).collect()
     };
     let first = make("a")?;

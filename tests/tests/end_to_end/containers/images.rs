@@ -9,7 +9,8 @@ use rgpu_test_runner::Skip;
 use rgpu_tests::container::{Engine, Kind};
 use rgpu_tests::debian::essential_root;
 use rgpu_tests::examples::repository;
-use rgpu_tests::packages::{Contents, debian};
+use rgpu_tests::packages::Contents;
+use rgpu_tests::packages::debian::{self, Effort};
 use rgpu_tests::process::{self, wait_until};
 use rgpu_tests::product::temporary;
 
@@ -50,7 +51,7 @@ fn packages(folder: &Folder) -> Result<PathBuf> {
     let driver = driver()?;
     let folders = [product()?.directory(), driver.parent().context("the driver is in a folder")?];
     let contents = Contents::collect(&folders, &folder.0.join("contents"))?;
-    debian::make(&contents, &folder.0, &context)?;
+    debian::make(&contents, &folder.0, &context, Effort::Little)?;
     Ok(context)
 }
 
