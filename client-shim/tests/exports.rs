@@ -113,6 +113,19 @@ fn the_loader_takes_it_for_the_driver_and_runs_it_first() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
+fn destructors_of_threads_need_no_lock_of_the_loader() {
+    let bytes = library();
+    let header = FileHeader64::<LittleEndian>::parse(&*bytes).unwrap();
+    let sections = header.sections(ENDIAN, &*bytes).unwrap();
+    let symbols = sections.symbols(ENDIAN, &*bytes, elf::SHT_DYNSYM).unwrap();
+    let names: Vec<_> =
+        symbols.iter().map(|symbol| symbol.name(ENDIAN, symbols.strings()).unwrap()).collect();
+    assert!(names.contains(&&b"pthread_key_create"[..]), "Rust keeps no list of its own");
+    // Neither the C library's, nor ours for the program.
+    assert!(!names.contains(&&b"__cxa_thread_atexit_impl"[..]));
+}
+
+#[test]
 fn no_newer_c_library_than_2_28_is_needed() {
     let bytes = library();
     let header = FileHeader64::<LittleEndian>::parse(&*bytes).unwrap();
