@@ -111,7 +111,6 @@ fn the_loader_takes_it_for_the_driver_and_runs_it_first() {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn destructors_of_threads_need_no_lock_of_the_loader() {
     let bytes = library();
@@ -125,6 +124,7 @@ fn destructors_of_threads_need_no_lock_of_the_loader() {
     assert!(!names.contains(&&b"__cxa_thread_atexit_impl"[..]));
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn no_newer_c_library_than_2_28_is_needed() {
     let bytes = library();

@@ -441,9 +441,7 @@ impl Kernel {
     pub fn vectors_of(&self, lanes: usize) -> Option<&Vectors> {
         self.vectors[width_index(lanes)].get().filter(|vectors| vectors.lanes == lanes)
     }
-}
 
-impl Kernel {
     /// The line of the PTX text that the instruction at an address was compiled from, and for how many threads at once: 1, or the size of a group. Code
     /// for groups may have instructions of several lines, and so of none; `near` is for those beside which a line is good enough.
     pub fn line_at(&self, address: u64, near: bool) -> (Option<u32>, usize) {
@@ -480,11 +478,11 @@ impl Origins for () {
         false
     }
 
-    fn line_exactly_at(&self, _address: u64) -> Option<u32> {
+    fn line_at(&self, _address: u64) -> Option<u32> {
         None
     }
 
-    fn line_at(&self, _address: u64) -> Option<u32> {
+    fn line_exactly_at(&self, _address: u64) -> Option<u32> {
         None
     }
 

@@ -96,7 +96,7 @@ const PACKAGES: [Package; 5] = [
 /// How much is done for small files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// As much as Debian's own packages get: about a second for each 2 MB.
+    /// As much as Debian's own packages get.
     Full,
     /// Little, for packages that go with a test.
     Little,

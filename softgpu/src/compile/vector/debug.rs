@@ -1,7 +1,7 @@
 //! Which line of the PTX text each access to memory comes from: told to LLVM as the debug information of a source file, and read from that of
 //! the object file. A kernel that does something wrong is looked up there, as in the first tier.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use cranelift_codegen::ir::SourceLoc;
@@ -25,21 +25,20 @@ const HEAD: &str = "!llvm.dbg.cu = !{!1}
 !5 = !DISubroutineType(types: !6)
 !6 = !{null}
 ";
-/// The number of the first line's metadata.
-const FIRST: usize = 7;
+/// What the number of a line's metadata is more than the line's.
+const BEHIND: u32 = 6;
 
 /// The lines that the accesses of a module come from.
 pub(super) struct DebugInfo<'a> {
     body: &'a Function,
-    lines: Vec<u32>,
-    numbers: HashMap<u32, usize>,
+    lines: BTreeSet<u32>,
     added: usize,
 }
 
 impl<'a> DebugInfo<'a> {
     /// None yet. Places are those of statements in the body.
     pub(super) fn new(body: &'a Function) -> Self {
-        Self { body, lines: Vec::new(), numbers: HashMap::new(), added: 0 }
+        Self { body, lines: BTreeSet::new(), added: 0 }
     }
 
     /// Notes where the accesses of a text, from `start` on, come from.
@@ -48,16 +47,12 @@ impl<'a> DebugInfo<'a> {
         if line == 0 || !text[start..].lines().any(accesses) {
             return;
         }
-        let next = FIRST + self.lines.len();
-        let number = *self.numbers.entry(line).or_insert(next);
-        if number == next {
-            self.lines.push(line);
-        }
+        self.lines.insert(line);
         let written = text.split_off(start);
-        for line in written.lines() {
-            text.push_str(line);
-            if accesses(line) {
-                let _ = write!(text, ", !dbg !{number}");
+        for instruction in written.lines() {
+            text.push_str(instruction);
+            if accesses(instruction) {
+                let _ = write!(text, ", !dbg !{}", BEHIND + line);
             }
             text.push('\n');
         }
@@ -72,8 +67,8 @@ impl<'a> DebugInfo<'a> {
     /// The metadata that the module ends with.
     pub(super) fn metadata(&self) -> String {
         let mut text = HEAD.to_owned();
-        for (index, line) in self.lines.iter().enumerate() {
-            let _ = writeln!(text, "!{} = !DILocation(line: {line}, scope: !4)", FIRST + index);
+        for line in &self.lines {
+            let _ = writeln!(text, "!{} = !DILocation(line: {line}, scope: !4)", BEHIND + line);
         }
         text
     }

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
@@ -223,13 +223,21 @@ pub(super) fn available() -> Result<(), String> {
     functions().map(|_| ())
 }
 
-/// How long a launch waits for the library to be opened.
+/// How long the first launch that needs the library waits for it.
 const SOON: Duration = Duration::from_secs(10);
+
+/// Whether a launch has waited in vain. The library is still being opened then, and later launches have it when it is.
+static LATE: AtomicBool = AtomicBool::new(false);
 
 /// Opens the library, or says that this takes too long: it takes the dynamic loader's lock, which a thread may have that waits for this launch, in a
 /// constructor of a library that the program opens.
 pub(super) fn open_soon() -> Result<(), String> {
+    const WHY: &str = "libLLVM could not be opened, for the loader has been busy";
     if FUNCTIONS.get().is_none() {
+        // A program that opens and closes libraries again and again may leave the lock to nobody: not every launch is to wait for it.
+        if LATE.load(Ordering::Relaxed) {
+            return Err(WHY.into());
+        }
         let (done, opened) = mpsc::channel();
         let open = move || {
             // The process waits for that.
@@ -238,7 +246,10 @@ pub(super) fn open_soon() -> Result<(), String> {
             let _ = done.send(());
         };
         std::thread::Builder::new().name("rgpu-compiler".into()).spawn(open).map_err(|e| e.to_string())?;
-        opened.recv_timeout(SOON).map_err(|_| "libLLVM could not be opened, for the loader has been busy")?;
+        opened.recv_timeout(SOON).map_err(|_| {
+            LATE.store(true, Ordering::Relaxed);
+            WHY
+        })?;
     }
     available()
 }
