@@ -135,6 +135,7 @@ entry_points! {
     cuFuncSetCacheConfig 3000 [module::cuFuncSetCacheConfig];
     cuFuncSetSharedMemConfig 4020 [module::cuFuncSetSharedMemConfig];
     cuFuncSetSharedSize 2000 [unsupported];
+    cuGLGetDevices(_v2) 6050 [unsupported];
     cuGetErrorName 6000 [info::cuGetErrorName];
     cuGetErrorString 6000 [info::cuGetErrorString];
     cuGetExportTable 3000 [info::cuGetExportTable];
@@ -230,6 +231,9 @@ entry_points! {
     cuGraphRemoveDependencies(_v2) 12030 [graph::cuGraphRemoveDependencies_v2];
     cuGraphRetainUserObject 11030 [graph::cuGraphRetainUserObject];
     cuGraphUpload 11010 / _ptsz 11010 [graph::cuGraphUpload];
+    cuGraphicsEGLRegisterImage 7000 [unsupported];
+    cuGraphicsGLRegisterBuffer 3000 [unsupported];
+    cuGraphicsGLRegisterImage 3000 [unsupported];
     cuGraphicsMapResources 3000 / _ptsz 7000 [unsupported];
     cuGraphicsResourceGetMappedMipmappedArray 5000 [unsupported];
     cuGraphicsResourceGetMappedPointer 3000 [unsupported];
@@ -239,6 +243,8 @@ entry_points! {
     cuGraphicsSubResourceGetMappedArray 3000 [unsupported];
     cuGraphicsUnmapResources 3000 / _ptsz 7000 [unsupported];
     cuGraphicsUnregisterResource 3000 [unsupported];
+    cuGraphicsVDPAURegisterOutputSurface 3010 [unsupported];
+    cuGraphicsVDPAURegisterVideoSurface 3010 [unsupported];
     cuGreenCtxCreate 12040 [unsupported];
     cuGreenCtxDestroy 12040 [unsupported];
     cuGreenCtxGetDevResource 12040 [unsupported];

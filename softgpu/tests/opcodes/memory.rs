@@ -481,6 +481,35 @@ fn elements() -> Vec<Case> {
         )
         .refused_by_ptxas(),
     );
+    // A register says which element, in memory of each kind.
+    let body = ".shared .align 8 .b64 own[128]; .local .align 8 .b64 l[5]; .reg .b32 i; .reg .b16 h; .reg .b64 w, at; .reg .s16 n;
+        st.local.b64 l[1], a1; st.local.b64 l[2], a1; st.local.b64 l[4], a1; st.local.b64 l[a0], 9; cvt.u16.u32 h, a0;
+        ld.local.b64 d0, l[0]; ld.local.b64 d1, l[3]; ld.local.b64 d2, l[h+1]; cvt.u64.u32 w, a0; add.u64 w, w, 0x100000000;
+        st.shared.b64 own[tid], a1; ld.shared.b64 d3, own[tid]; ld.global.u32 d4, words[w+2]; ld.const.u16 d5, halves[a0];
+        mov.u64 at, words[a0]; ld.global.u32 d6, [at]; sub.u32 i, 3, a0; ld.global.u32 d7, [words[i]+4]; ld.global.v2.u64 {d8, at}, pairs[h];
+        mov.b16 n, -1; ld.global.u32 d9, words[n+6];";
+    let outs =
+        [B64.0, B64.0, B64.0, B64.0, Class::B32, Class::B16, Class::B32, Class::B32, B64.0, Class::B32];
+    let of_lane = |a: &[u64]| {
+        let i = a[0];
+        let l = |n: u64| match n {
+            _ if n == i => Want::Bits(9),
+            0 | 3 => Want::Any,
+            _ => Want::Bits(a[1]),
+        };
+        let words = [13 + i, 21 + i, 11 + i, 15 - i, 31 + 2 * i, 16];
+        let [word, half, same, from_behind, pair, last] = words.map(Want::Bits);
+        vec![l(0), l(3), l(i + 1), Want::Bits(a[1]), word, half, same, from_behind, pair, last]
+    };
+    all.push(
+        Case::new("ld.local.b64", body, &[(Class::B32, Domain::Below(2)), B64], &outs, of_lane)
+            .and("st.local.b64")
+            .with(
+                ".global .align 4 .u32 words[6] = {11, 12, 13, 14, 15, 16}; .const .align 2 .u16 halves[2] = {21, 22};
+                 .global .align 16 .v2 .u64 pairs[2] = {{31, 32}, {33, 34}};",
+            )
+            .refused_by_ptxas(),
+    );
     // All threads do the same here, so that each finds what the others have left.
     let body =
         "atom.global.exch.b32 d0, cells[2], 5; red.global.or.b32 cells[0], 1; ld.global.u32 d1, cells[0];";

@@ -329,9 +329,10 @@ pub enum Operand {
     Bracket(Vec<Operand>),
     /// The address (in its own space) of a symbol, plus an offset.
     Symbol(Symbol, i64),
-    /// An element of an array, `name[index]`: how many bytes behind the symbol it lies. Whether that is an address to
-    /// access or one to take, the opcode says: `ld.u32 r, a[1]` and `mov.u32 r, a[1]`.
-    Element(Symbol, i64),
+    /// An element of an array, `name[index]`: how many bytes behind the symbol it lies, or, where a register says which
+    /// element it is, the register with its address. Whether that is an address to access or one to take, the opcode says:
+    /// `ld.u32 r, a[1]` and `mov.u32 r, a[1]`.
+    Element(AddressBase, i64),
     /// `{a, b, …}`.
     Vector(Vec<Operand>),
     /// `(a, b, …)` in calls.

@@ -540,10 +540,11 @@ fn object(operand: &Operand, registers: &[Register]) -> Result<(), String> {
 /// Makes an address to access, or one to take, of an element.
 fn settle(operand: &mut Operand, is_access: bool) {
     match operand {
-        Operand::Element(symbol, offset) if is_access => {
-            *operand = Operand::Address(AddressBase::Symbol(*symbol), *offset);
+        Operand::Element(AddressBase::Reg(register), 0) if !is_access => *operand = Operand::Reg(*register),
+        Operand::Element(AddressBase::Symbol(symbol), offset) if !is_access => {
+            *operand = Operand::Symbol(*symbol, *offset);
         }
-        Operand::Element(symbol, offset) => *operand = Operand::Symbol(*symbol, *offset),
+        Operand::Element(base, offset) => *operand = Operand::Address(*base, *offset),
         Operand::Vector(list) | Operand::List(list) => {
             list.iter_mut().for_each(|element| settle(element, is_access));
         }

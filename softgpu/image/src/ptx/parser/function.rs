@@ -502,13 +502,7 @@ impl<'a> Parser<'a> {
         loop {
             let name = self.ident("A register's name")?;
             let count = self.range()?;
-            let more = count.unwrap_or(1) as usize * kind.vector as usize;
-            self.registers += more;
-            if body.function.registers.len() + more > MAX_REGISTERS || self.registers > MAX_MODULE_REGISTERS {
-                return self.error(format!(
-                    "These are too many registers: a function may have {MAX_REGISTERS}, a module {MAX_MODULE_REGISTERS}"
-                ));
-            }
+            self.room_for_registers(body, count.unwrap_or(1) as usize * kind.vector as usize)?;
             match count {
                 None => {
                     let first = body.add_registers(name, None, kind.ty, kind.vector);
@@ -531,6 +525,23 @@ impl<'a> Parser<'a> {
             }
         }
         self.expect(b';')
+    }
+
+    /// Looks whether a function may have so many more registers.
+    fn room_for_registers(&mut self, body: &Body<'a>, more: usize) -> Result<()> {
+        self.registers += more;
+        if body.function.registers.len() + more > MAX_REGISTERS || self.registers > MAX_MODULE_REGISTERS {
+            return self.error(format!(
+                "These are too many registers: a function may have {MAX_REGISTERS}, a module {MAX_MODULE_REGISTERS}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A register for what one operand alone says.
+    pub(super) fn temporary(&mut self, body: &mut Body<'a>, ty: Type) -> Result<RegId> {
+        self.room_for_registers(body, 1)?;
+        Ok(body.add_registers("%element", None, ty, 1))
     }
 
     /// An instruction whose first word has just been read.

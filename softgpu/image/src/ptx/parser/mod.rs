@@ -1,5 +1,6 @@
 //! The parser: directives of a module. What is inside functions is in [`function`] and [`operand`].
 
+mod element;
 mod function;
 mod operand;
 mod scope;

@@ -225,42 +225,6 @@ impl<'a> Parser<'a> {
         self.error(format!("{name} is not declared"))
     }
 
-    /// What stands behind a symbol's name: an offset, or in brackets the number of an array's element.
-    fn of_symbol(&mut self, body: &Body<'a>, symbol: Symbol) -> Result<Operand> {
-        if !self.accept(b'[')? {
-            return Ok(Operand::Symbol(symbol, self.offset()?));
-        }
-        let variable = match symbol {
-            Symbol::Global(id) => self.module.variables.get(id.0 as usize),
-            Symbol::Local(id) => body.function.variables.get(id.0 as usize),
-            Symbol::Param(index) => body.function.params.get(index as usize),
-            Symbol::Return(index) => body.function.returns.get(index as usize),
-            Symbol::Function(_) => None,
-        };
-        let Some(variable) = variable.filter(|variable| !variable.dims.is_empty()) else {
-            return self.error("Only an array has elements");
-        };
-        let mut size = u64::from(variable.ty.bytes()) * u64::from(variable.vector);
-        let inner: Vec<u64> = variable.dims[1..].to_vec();
-        size = inner.iter().fold(size, |size, &dim| size.wrapping_mul(dim));
-        let mut inner = inner.into_iter();
-        let mut at = 0i64;
-        loop {
-            match evaluate(&mut self.lexer, 0)? {
-                Value::Int(index, _) => at = at.wrapping_add((index as i64).wrapping_mul(size as i64)),
-                _ => return self.error("The number of an element is an integer"),
-            }
-            self.expect(b']')?;
-            if !self.accept(b'[')? {
-                return Ok(Operand::Element(symbol, at.wrapping_add(self.offset()?)));
-            }
-            match inner.next() {
-                Some(dim) => size /= dim.max(1),
-                None => return self.error("The array has fewer dimensions"),
-            }
-        }
-    }
-
     /// Any number of `+ constant` and `- constant`.
     pub(super) fn offset(&mut self) -> Result<i64> {
         let mut offset = 0i64;
@@ -289,9 +253,8 @@ impl<'a> Parser<'a> {
                     let offset = self.offset()?;
                     Operand::Address(AddressBase::Reg(register), offset)
                 }
-                Operand::Symbol(symbol, offset) | Operand::Element(symbol, offset) => {
-                    Operand::Address(AddressBase::Symbol(symbol), offset)
-                }
+                Operand::Symbol(symbol, offset) => Operand::Address(AddressBase::Symbol(symbol), offset),
+                Operand::Element(base, offset) => Operand::Address(base, offset),
                 _ => return self.error(format!("{name} is no address")),
             },
             _ => {

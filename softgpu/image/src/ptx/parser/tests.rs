@@ -193,18 +193,20 @@ fn elements_of_arrays_are_offsets() {
          ld.param.u8 %r1, b[11]; ld.local.f64 %r1, m[2][1]; mov.u32 %r1, m[1]; st.shared.u32 s[-1], %r1;",
     );
     let operands: Vec<_> = instructions(&function).iter().map(|i| i.operands.clone()).collect();
-    let s = |at| Operand::Element(Symbol::Local(LocalId(0)), at);
-    let m = |at| Operand::Element(Symbol::Local(LocalId(1)), at);
+    let of = |symbol, at| Operand::Element(AddressBase::Symbol(symbol), at);
+    let s = |at| of(Symbol::Local(LocalId(0)), at);
+    let m = |at| of(Symbol::Local(LocalId(1)), at);
     assert_eq!([&operands[0][1], &operands[1][1], &operands[2][1]], [&s(0), &s(28), &s(4)]);
     assert_eq!(operands[3][1], Operand::Address(AddressBase::Symbol(Symbol::Local(LocalId(0))), 16));
-    assert_eq!(operands[4][1], Operand::Element(Symbol::Param(1), 11));
+    assert_eq!(operands[4][1], of(Symbol::Param(1), 11));
     assert_eq!([&operands[5][1], &operands[6][1], &operands[7][0]], [&m(2 * 64 + 16), &m(64), &s(-4)]);
-    let names = ".reg .b32 %r<3>; .shared .b32 s[16]; .local .b32 scalar;";
+    let names = ".reg .b32 %r<3>; .reg .f32 %f<2>; .shared .b32 s[16]; .local .b32 scalar;";
     for (operand, why) in [
         ("scalar[0]", "Only an array"),
         ("s[1][2]", "fewer dimensions"),
         ("s[1.5]", "is an integer"),
-        ("s[%r1]", "expected"),
+        ("s[%r1][2]", "';'"),
+        ("s[%f1]", "an integer of 16, 32 or 64 bits"),
         ("s[1", "']'"),
     ] {
         let error = fails(&format!("{names} ld.shared.u32 %r1, {operand};"));
