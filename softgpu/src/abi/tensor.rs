@@ -13,6 +13,8 @@ pub const BYTES: usize = 1;
 pub const COORDINATES: usize = 2;
 /// Where the distances begin that are added to pixels' coordinates.
 pub const DISTANCES: usize = 7;
+/// The rank of the cluster's block whose shared memory is copied to, where there may be several.
+pub const RANK: usize = 10;
 /// Where a value of 64 bits begins.
 pub const VALUE: usize = 2;
 
@@ -88,6 +90,8 @@ pub enum TensorOp {
         rank: u8,
         /// Whether pixels are loaded, and not a tile.
         im2col: bool,
+        /// Whether it is into the shared memory of the block that [`RANK`] names, and not of the running one.
+        multicast: bool,
     },
     /// `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` into global memory.
     Store {
@@ -128,7 +132,7 @@ impl TensorOp {
             }
         }
         match self {
-            Self::Load { rank, im2col } => pack(0, rank, im2col as u8, 0),
+            Self::Load { rank, im2col, multicast } => pack(0, rank, im2col as u8, multicast as u8),
             Self::Store { rank, im2col, reduce } => pack(1, rank, im2col as u8, number(reduce)),
             Self::Copy { reduce: Some((reduce, of)) } => pack(2, number(Some(reduce)), of as u8, 0),
             Self::Copy { reduce: None } => pack(2, 0, 0, 0),
@@ -148,7 +152,7 @@ impl TensorOp {
             0 | 1 => {
                 let (rank, im2col) = ((1..=5).contains(&a).then_some(a)?, b != 0);
                 match kind {
-                    0 => Self::Load { rank, im2col },
+                    0 => Self::Load { rank, im2col, multicast: c != 0 },
                     _ => Self::Store { rank, im2col, reduce: reduce(c)? },
                 }
             }

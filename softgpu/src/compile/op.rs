@@ -435,8 +435,9 @@ macro_rules! operations {
             mbarrier;
         /// Copies from global to shared memory; the size is an operand. With a hint, the last operand is a policy.
         CpAsync { hint: bool } = Traits::effect(), cp_async;
-        /// Copies any number of bytes from global to shared memory, or within the cluster's shared memory, and tells a barrier so.
-        CpBulk { shared: bool } = Traits::effect(), cp_bulk;
+        /// Copies any number of bytes from global to shared memory, which may be several blocks', or within the cluster's shared memory,
+        /// and tells a barrier so, or those blocks' barriers.
+        CpBulk { shared: bool, multicast: bool } = Traits::effect(), cp_bulk;
         /// `st.async`: stores in shared memory, and tells a barrier so.
         StAsync { ty: Type, vector: u32 } = Traits::effect().floats(Floats::Moved(1, *ty)), st_async;
         /// `red.async`: likewise.
@@ -511,7 +512,13 @@ operations!(define);
 impl Op {
     /// Whether addresses of other blocks' shared memory come from it: where none of these is, nobody has one.
     pub(super) fn knows_cluster_addresses(&self) -> bool {
-        matches!(self, Self::Mapa { .. } | Self::GetCtaRank { .. })
+        match self {
+            Self::Mapa { .. } | Self::GetCtaRank { .. } => true,
+            Self::CpBulk { multicast, .. } | Self::Tensor { op: TensorOp::Load { multicast, .. } } => {
+                *multicast
+            }
+            _ => false,
+        }
     }
 
     /// Whether a thread stops here to wait for others or to let them go first.

@@ -8,7 +8,7 @@ const BLOCK: usize = 128;
 const B32: (Class, Domain) = (Class::B32, Domain::Int(32));
 
 pub(crate) fn cases() -> Vec<Case> {
-    vec![addresses(2), addresses(4), places(), told(), divergent()]
+    vec![addresses(2), addresses(4), places(), told(), sent_to_several(), divergent()]
 }
 
 fn bits(values: impl IntoIterator<Item = u64>) -> Vec<Want> {
@@ -137,6 +137,40 @@ fn told() -> Case {
         case = case.and(opcode);
     }
     case
+}
+
+/// Each thread has a barrier and a box. The threads of a number send their inputs to those of this number in some of the blocks:
+/// the sender's block is told by the number, and so are the receivers'.
+fn sent_to_several() -> Case {
+    const OPCODE: &str =
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster";
+    const BLOCKS: usize = 4;
+    let body = format!(
+        ".reg .b32 rank, at, box, sender; .reg .b16 mask; .reg .b64 from; .reg .pred sends, p;
+        mov.u32 rank, %cluster_ctarank; mov.u32 at, objects; mad.lo.u32 at, tid, 8, at; mov.u32 box, boxes; mad.lo.u32 box, tid, 16, box;
+        mbarrier.init.shared::cta.b64 [at], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [at], 16; st.shared.v2.u64 [box], {{1, 1}};
+        mov.u64 from, given; mad.wide.u32 from, gid, 16, from; st.global.v2.u64 [from], {{a0, a1}};
+        fence.mbarrier_init.release.cluster; fence.proxy.async; barrier.cluster.arrive; barrier.cluster.wait;
+        and.b32 sender, tid, 3; setp.eq.u32 sends, sender, rank; shr.u32 sender, tid, 2; and.b32 sender, sender, 15; cvt.u16.u32 mask, sender;
+        @sends {OPCODE} [box], [from], 16, [at], mask;
+        barrier.cluster.arrive; barrier.cluster.wait;
+        mbarrier.test_wait.parity.shared::cta.b64 d0, [at], 0; ld.shared.v2.u64 {{d1, d2}}, [box];"
+    );
+    let outs = [Class::Pred, Class::B64, Class::B64];
+    let ins = [(Class::B64, Domain::Int(64)); 2];
+    Case::group(OPCODE, &body, &ins, &outs, (BLOCKS * BLOCK) as u32, |all| {
+        let one = |i: usize| {
+            let (rank, number) = (i / BLOCK, i % BLOCK);
+            let there = number >> 2 >> rank & 1 == 1;
+            let sent = &all[number % BLOCKS * BLOCK + number];
+            bits(if there { [1, sent[0], sent[1]] } else { [0, 1, 1] })
+        };
+        (0..all.len()).map(one).collect()
+    })
+    .with(
+        ".shared .align 8 .b64 objects[128]; .shared .align 16 .b8 boxes[2048]; .global .align 16 .b8 given[65536];",
+    )
+    .in_clusters(BLOCKS as u32)
 }
 
 /// Threads that arrive in loops of different lengths, do something else before they wait, or end early: those count as there.

@@ -36,6 +36,11 @@ fn load(rank: usize, im2col: bool) -> String {
     format!("cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes")
 }
 
+/// The same into the shared memory of several blocks.
+fn multicast(load: &str) -> String {
+    format!("{load}.multicast::cluster")
+}
+
 fn store(rank: usize, im2col: bool) -> String {
     let mode = if im2col { "im2col_no_offs" } else { "tile" };
     format!("cp.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group")
@@ -49,10 +54,15 @@ fn reduce(rank: usize, op: &str) -> String {
 pub(crate) fn opcodes() -> Vec<String> {
     let mut all = Vec::new();
     for rank in 1..=5 {
-        all.extend([load(rank, false), store(rank, false), reduce(rank, "add")]);
+        all.extend([
+            load(rank, false),
+            store(rank, false),
+            reduce(rank, "add"),
+            multicast(&load(rank, false)),
+        ]);
         all.push(format!("cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile"));
         if rank >= 3 {
-            all.extend([load(rank, true), store(rank, true)]);
+            all.extend([load(rank, true), store(rank, true), multicast(&load(rank, true))]);
         }
     }
     all.extend(REDUCES.map(|op| reduce(2, op)));
@@ -260,7 +270,7 @@ const WAIT: &str = "
     @done bra over; bra again;
     over:";
 
-fn loads(map: &TensorMap, prelude: &str, named: &str) {
+fn loads(map: &TensorMap, prelude: &str, named: &str, several: bool) {
     let im2col = matches!(map.shape, Shape::Im2col { .. });
     let opcode = load(map.rank, im2col);
     let distances: Vec<String> = DISTANCE[..map.rank.saturating_sub(2)].iter().map(i64::to_string).collect();
@@ -268,11 +278,16 @@ fn loads(map: &TensorMap, prelude: &str, named: &str) {
     let mut count = 0;
     walk(map, DISTANCE, |_, _| count += 1);
     let at = coordinates(map);
+    // A launch without clusters is one in clusters of one block.
+    let one = match several {
+        false => format!("{opcode} [at], [{named}, {at}], [bar]{distances};"),
+        true => format!("{} [at], [{named}, {at}], [bar]{distances}, 1;", multicast(&opcode)),
+    };
     let body = format!(
         "{prelude}
          prefetch.tensormap [{named}]; cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [{named}, {tile}];
          mbarrier.arrive.expect_tx.shared.b64 _, [bar], {bytes};
-         {opcode} [at], [{named}, {at}], [bar]{distances};{WAIT}",
+         {one}{WAIT}",
         rank = map.rank,
         tile = at,
         bytes = count * 4,
@@ -309,11 +324,13 @@ fn boxes_are_loaded_and_stored() {
     let address = address();
     for rank in 1..=5 {
         let tiled = map(rank, address);
-        loads(&tiled, "", "map");
+        loads(&tiled, "", "map", false);
+        loads(&tiled, "", "map", true);
         stores(&tiled, &store(rank, false), |_, new| new);
         stores(&tiled, &reduce(rank, "add"), u32::wrapping_add);
         if rank >= 3 {
-            loads(&pixels(rank, address), "", "map");
+            loads(&pixels(rank, address), "", "map", false);
+            loads(&pixels(rank, address), "", "map", true);
             stores(&pixels(rank, address), &store(rank, true), |_, new| new);
         }
     }
@@ -423,7 +440,7 @@ fn kernels_make_maps() {
             writeln!(prelude, "{COPY_MAP} [from], [made], 128;").unwrap();
         }
         prelude.push_str("fence.proxy.tensormap::generic.release.gpu; fence.proxy.tensormap::generic.acquire.gpu [from], 128;");
-        loads(&wanted, &prelude, "from");
+        loads(&wanted, &prelude, "from", false);
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("tensor_maps::products_are_right", products),
         Test::new("tensor_maps::copies_are_right", copies),
+        Test::new("tensor_maps::several_blocks_get_one_copy", several),
         Test::new("tensor_maps::what_is_wrong_ends_the_kernel", wrong),
         Test::new("tensor_maps::rgpu_check_knows_what_copies_write", checked),
     ]
@@ -58,6 +59,15 @@ fn copies() -> Result<()> {
     ends_well(product()?.run(daemon.address()).arg("--").arg(&program), "tensor_copies: ok")
 }
 
+fn several() -> Result<()> {
+    let (program, said) = (plain("multicast")?, "multicast: ok 36 tiles to 12 blocks");
+    for tier in ["off", "first", "wide"] {
+        ends_well(in_process()?.env("RGPU_VECTORS", tier).arg("--").arg(&program), said)?;
+    }
+    let daemon = Daemon::start_with(product()?, &CAPABILITY)?;
+    ends_well(product()?.run(daemon.address()).arg("--").arg(&program), said)
+}
+
 fn wrong() -> Result<()> {
     for (fault, message) in [
         ("garbage", "What should be a tensor map is none"),
@@ -74,11 +84,12 @@ fn wrong() -> Result<()> {
 }
 
 fn checked() -> Result<()> {
-    for tool in ["memcheck", "initcheck"] {
+    let tried = [("memcheck", "tensor_copies"), ("initcheck", "tensor_copies"), ("memcheck", "multicast")];
+    for (tool, program) in tried.into_iter().chain([("initcheck", "multicast"), ("racecheck", "multicast")]) {
         let mut command = rgpu_tests::product::clean(&product()?.rgpu());
-        command.args(["check", "--tool", tool, "--"]).arg(plain("tensor_copies")?);
+        command.args(["check", "--tool", tool, "--error-exitcode", "7", "--"]).arg(plain(program)?);
         let finished = process::run(command.env("RGPU_SOFT_CC", "9.0"))?.success()?;
-        ensure!(finished.stdout.contains("tensor_copies: ok"), "{tool}\n{}", finished.output());
+        ensure!(finished.stdout.contains(&format!("{program}: ok")), "{tool}\n{}", finished.output());
         ensure!(!finished.stderr.contains("Invalid __"), "{tool} found something\n{}", finished.output());
         ensure!(!finished.stderr.contains("Uninitialized"), "{tool} found something\n{}", finished.output());
     }

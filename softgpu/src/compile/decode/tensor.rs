@@ -19,12 +19,12 @@ enum Mode {
 }
 
 impl Reader {
-    /// `cp.async.bulk` and `cp.reduce.async.bulk`: copies are made at once, and prefetched is nothing. Copies to several blocks of
-    /// a cluster are refused.
+    /// `cp.async.bulk` and `cp.reduce.async.bulk`: copies are made at once, and prefetched is nothing.
     pub(super) fn bulk(&mut self) -> Option<Op> {
         let spaces = std::mem::take(&mut self.form.spaces);
         let told = self.other("mbarrier::complete_tx::bytes");
         let grouped = self.other("bulk_group");
+        let multicast = self.other("multicast::cluster");
         // A policy of the cache's may follow the operands, which changes nothing.
         self.other("L2::cache_hint");
         let prefetch = self.other("prefetch");
@@ -34,6 +34,9 @@ impl Reader {
                 && told;
         let from_shared = matches!(spaces[..], [Space::Global, Space::Shared | Space::SharedCta]) && grouped;
         let within = spaces[..] == [Space::SharedCluster, Space::SharedCta] && told;
+        if multicast && spaces[..] != [Space::SharedCluster, Space::Global] {
+            return None;
+        }
         let fetched = prefetch && !reduces && spaces[..] == [Space::Global];
         let tensor = self.other("tensor");
         if fetched && !self.other("L2") || told && grouped || reduces && !from_shared {
@@ -51,17 +54,17 @@ impl Reader {
             }
             return match (fetched, into_shared, from_shared) {
                 (true, ..) => Some(Op::Nop),
-                (_, true, _) => Some(Op::Tensor { op: TensorOp::Load { rank, im2col } }),
+                (_, true, _) => Some(Op::Tensor { op: TensorOp::Load { rank, im2col, multicast } }),
                 (.., true) => Some(Op::Tensor { op: TensorOp::Store { rank, im2col, reduce } }),
                 _ => None,
             };
         }
         if within && !prefetch {
-            return Some(Op::CpBulk { shared: true });
+            return Some(Op::CpBulk { shared: true, multicast: false });
         }
         match (fetched, into_shared, from_shared, reduce) {
             (true, ..) => Some(Op::Nop),
-            (_, true, ..) => Some(Op::CpBulk { shared: false }),
+            (_, true, ..) => Some(Op::CpBulk { shared: false, multicast }),
             (_, _, true, None) => Some(Op::Tensor { op: TensorOp::Copy { reduce: None } }),
             (_, _, true, Some(op)) => {
                 let number = self.bulk_number(op)?;

@@ -94,6 +94,66 @@ impl<'a> Emitter<'a, '_> {
         self.told(barrier, ty.bytes())
     }
 
+    /// Has something done for each block of the cluster that an operand of 16 bits names, by its rank.
+    pub(super) fn in_each_block(
+        &mut self,
+        blocks: &'a Operand,
+        what: impl FnOnce(&mut Self, Value) -> Result<()>,
+    ) -> Result<()> {
+        let blocks = self.src(blocks, Type::U16)?;
+        let blocks = self.as_int(blocks);
+        let blocks = self.resize(blocks, types::I32, false);
+        let [next, look, this, step, done] = std::array::from_fn(|_| self.b.create_block());
+        let left = self.b.append_block_param(next, types::I32);
+        let rank = self.b.append_block_param(next, types::I32);
+        let first = self.iconst(types::I32, 0);
+        self.b.ins().jump(next, &[blocks.into(), first.into()]);
+        self.b.switch_to_block(next);
+        self.b.ins().brif(left, look, &[], done, &[]);
+        self.b.switch_to_block(look);
+        let named = self.b.ins().band_imm_u(left, 1);
+        self.b.ins().brif(named, this, &[], step, &[]);
+        self.b.switch_to_block(this);
+        what(self, rank)?;
+        self.b.ins().jump(step, &[]);
+        self.b.switch_to_block(step);
+        let others = self.b.ins().ushr_imm_u(left, 1);
+        let following = self.add_const(rank, 1);
+        self.b.ins().jump(next, &[others.into(), following.into()]);
+        self.b.switch_to_block(done);
+        Ok(())
+    }
+
+    /// The address that lies in the shared memory of the cluster's block of a rank where this one lies in its block's.
+    pub(super) fn in_block(&mut self, address: Value, rank: Value) -> Value {
+        let base = self.cluster_shared_base();
+        let at = self.b.ins().isub(address, base);
+        let at = self.b.ins().band_imm_u(at, i64::from(abi::CLUSTER_STRIDE) - 1);
+        let rank = self.b.ins().uextend(types::I64, rank);
+        let block = self.b.ins().ishl_imm_u(rank, i64::from(abi::CLUSTER_SHIFT));
+        let at = self.b.ins().bor(block, at);
+        self.b.ins().iadd(base, at)
+    }
+
+    /// The address of a barrier in the block's own shared memory, which stands for those of other blocks.
+    pub(super) fn own_barrier(&mut self, barrier: &'a Operand) -> Result<Value> {
+        let barrier = self.unseen(|e| e.target_of(MemoryTarget::Shared, barrier, 8))?;
+        Ok(self.whole_address(barrier))
+    }
+
+    /// Tells the barrier of the cluster's block of a rank that so many bytes are there.
+    pub(super) fn complete_in(&mut self, barrier: Value, rank: Value, bytes: Value) -> Result<()> {
+        let barrier = self.in_block(barrier, rank);
+        let barrier = if self.looks() {
+            self.seen_as(AccessKind::Barrier);
+            self.seen(barrier, 8)?
+        } else {
+            self.confined(barrier, 0, 8)
+        };
+        self.complete(barrier, bytes);
+        Ok(())
+    }
+
     /// Tells a barrier that so many bytes are there.
     fn told(&mut self, barrier: &'a [Operand], bytes: u32) -> Result<()> {
         self.seen_as(AccessKind::Barrier);

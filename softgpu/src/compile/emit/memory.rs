@@ -83,7 +83,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    fn confined(&mut self, address: Value, offset: i64, width: u32) -> Target {
+    pub(super) fn confined(&mut self, address: Value, offset: i64, width: u32) -> Target {
         // Together with the widest access an offset has to stay within the margin.
         let (address, offset) = if offset.abs() <= REACH - 256 {
             (address, offset)
@@ -438,17 +438,32 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// `cp.async.bulk` into shared memory, from global or from the block's shared memory: copied at once, 16 bytes at a time, each of which is checked; then the barrier is told.
-    pub(crate) fn cp_bulk(&mut self, shared: bool, o: &'a [Operand]) -> Result<()> {
+    pub(crate) fn cp_bulk(&mut self, shared: bool, multicast: bool, o: &'a [Operand]) -> Result<()> {
         let (to, from) = (self.operand(o, 0)?, self.operand(o, 1)?);
         let to = self.unseen(|e| e.target_of(MemoryTarget::Shared, to, 16))?;
         let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         let from = self.unseen(|e| e.target_of(place, from, 16))?;
-        self.seen_as(abi::AccessKind::Barrier);
         let bytes = self.src(self.operand(o, 2)?, Type::U32)?;
-        let barrier = self.target_of(MemoryTarget::Shared, self.operand(o, 3)?, 8)?;
         // No barrier can count more, and what is no multiple of 16 is not defined.
         let bytes = self.b.ins().band_imm_u(bytes, super::mbarrier::MOST_BYTES & !15);
         let (to, from) = (self.whole_address(to), self.whole_address(from));
+        if multicast {
+            let barrier = self.own_barrier(self.operand(o, 3)?)?;
+            return self.in_each_block(self.operand(o, 4)?, |e, rank| {
+                let to = e.in_block(to, rank);
+                e.copy_bulk(to, from, bytes)?;
+                e.complete_in(barrier, rank, bytes)
+            });
+        }
+        self.seen_as(abi::AccessKind::Barrier);
+        let barrier = self.target_of(MemoryTarget::Shared, self.operand(o, 3)?, 8)?;
+        self.copy_bulk(to, from, bytes)?;
+        self.complete(barrier, bytes);
+        Ok(())
+    }
+
+    /// Copies so many bytes, a multiple of 16.
+    fn copy_bulk(&mut self, to: Value, from: Value, bytes: Value) -> Result<()> {
         let end = self.b.ins().uextend(types::I64, bytes);
         let (next, copy, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
         let at = self.b.append_block_param(next, types::I64);
@@ -474,7 +489,6 @@ impl<'a> Emitter<'a, '_> {
         let after = self.add_const(at, 16);
         self.b.ins().jump(next, &[after.into()]);
         self.b.switch_to_block(done);
-        self.complete(barrier, bytes);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::{Emitter, Result};
 use crate::abi;
-use crate::abi::tensor::{BYTES, COORDINATES, DISTANCES, SHARED, TensorOp, VALUE};
+use crate::abi::tensor::{BYTES, COORDINATES, DISTANCES, RANK, SHARED, TensorOp, VALUE};
 use crate::compile::op::MemoryTarget;
 use rgpu_device::tensor_map::{Field, TENSOR_MAP_BYTES};
 use rgpu_image::ptx::ast::{AddressBase, Operand, Type};
@@ -15,8 +15,11 @@ impl<'a> Emitter<'a, '_> {
     /// `cp.async.bulk.tensor`, `cp.async.bulk` into global memory, the same with `cp.reduce`, `tensormap.cp_fenceproxy`
     pub(crate) fn tensor(&mut self, op: TensorOp, o: &'a [Operand]) -> Result<()> {
         match op {
-            TensorOp::Load { rank, im2col } => {
-                let at = self.shared_offset(self.operand(o, 0)?)?;
+            TensorOp::Load { rank, im2col, multicast } => {
+                let mut at = self.shared_offset(self.operand(o, 0)?)?;
+                if multicast {
+                    at = self.b.ins().band_imm_u(at, i64::from(abi::CLUSTER_STRIDE) - 1);
+                }
                 self.put_word(SHARED, at);
                 let map = self.tensor_place(self.operand(o, 1)?)?;
                 if im2col {
@@ -28,6 +31,16 @@ impl<'a> Emitter<'a, '_> {
                         let distance = self.src(distance, Type::U16)?;
                         self.put_word(DISTANCES + index, distance);
                     }
+                }
+                if multicast {
+                    let barrier = self.own_barrier(self.operand(o, 2)?)?;
+                    let blocks = self.operand(o, 3 + usize::from(im2col))?;
+                    return self.in_each_block(blocks, |e, rank| {
+                        e.put_word(RANK, rank);
+                        e.call_tensor(map, op)?;
+                        let bytes = e.word(BYTES);
+                        e.complete_in(barrier, rank, bytes)
+                    });
                 }
                 self.seen_as(abi::AccessKind::Barrier);
                 let barrier = self.target_of(MemoryTarget::Shared, self.operand(o, 2)?, 8)?;

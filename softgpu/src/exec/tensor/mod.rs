@@ -21,9 +21,10 @@ use super::check::Place;
 use super::operands;
 use super::space::{Space, Trap};
 use crate::abi::operands::{Operands, Words};
-use crate::abi::tensor::{BYTES, BulkReduce, Number, SHARED, TensorOp, VALUE};
+use crate::abi::tensor::{BYTES, BulkReduce, Number, RANK, SHARED, TensorOp, VALUE};
 use crate::abi::{
-    Access, AccessKind, Block, TRAP_ADDRESS, TRAP_LINE, TRAP_MISALIGNED, TRAP_TENSOR_MAP, Thread,
+    Access, AccessKind, Block, CLUSTER_STRIDE, Place as InCluster, TRAP_ADDRESS, TRAP_LINE, TRAP_MISALIGNED,
+    TRAP_TENSOR_MAP, Thread,
 };
 
 /// Who looks at accesses, if anybody does.
@@ -174,7 +175,7 @@ impl Reach<'_> {
     /// Carries an operation out.
     fn operate(&self, address: u64, op: TensorOp, words: &mut Words) -> Result<(), Trap> {
         match op {
-            TensorOp::Load { rank, im2col } => {
+            TensorOp::Load { rank, im2col, multicast: _ } => {
                 words[BYTES] = self.load(&self.map(address)?, usize::from(rank), im2col, words)?;
                 Ok(())
             }
@@ -191,6 +192,11 @@ impl Reach<'_> {
     }
 }
 
+/// Where the shared memory of a cluster's block begins, if there is one of that rank.
+fn window_of(cluster: &InCluster, rank: u32) -> Option<u64> {
+    (rank < cluster.blocks).then(|| cluster.shared_base + u64::from(rank) * u64::from(CLUSTER_STRIDE))
+}
+
 /// Carries an operation out for the block's running thread; yields 0, or a trap.
 ///
 /// # Safety
@@ -202,7 +208,12 @@ unsafe fn operate(block: *mut Block, address: u64, operation: u64, words: &mut W
     let Some(thread) = (unsafe { block.cursor.as_ref() }) else { return TRAP_ADDRESS };
     let Some(op) = TensorOp::from_number(operation) else { return TRAP_TENSOR_MAP };
     let look = context.check.is_some().then_some(Look { context, block, thread });
-    let reach = Reach { space: Space(context.arena), window: block.shared_base, look };
+    let window = match op {
+        TensorOp::Load { multicast: true, .. } => window_of(&block.cluster, words[RANK]),
+        _ => Some(block.shared_base),
+    };
+    let Some(window) = window else { return TRAP_ADDRESS };
+    let reach = Reach { space: Space(context.arena), window, look };
     reach.operate(address, op, words).err().unwrap_or(0)
 }
 

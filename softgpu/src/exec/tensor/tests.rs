@@ -193,7 +193,7 @@ fn a_tile_lies_where_it_should_with_zeros_around_it() {
     let mut words = [0u32; WORDS];
     words[SHARED] = 128;
     (words[COORDINATES], words[COORDINATES + 1]) = (8, -1i32 as u32);
-    let load = TensorOp::Load { rank: 2, im2col: false };
+    let load = TensorOp::Load { rank: 2, im2col: false, multicast: false };
     memory.reach().operate(handle, load, &mut words).unwrap();
     assert_eq!(words[BYTES], 4 * 32);
     for row in 0..4u64 {
@@ -206,8 +206,8 @@ fn a_tile_lies_where_it_should_with_zeros_around_it() {
         }
     }
     for (wrong, trap) in [
-        (TensorOp::Load { rank: 3, im2col: false }, TRAP_TENSOR_MAP),
-        (TensorOp::Load { rank: 2, im2col: true }, TRAP_TENSOR_MAP),
+        (TensorOp::Load { rank: 3, im2col: false, multicast: false }, TRAP_TENSOR_MAP),
+        (TensorOp::Load { rank: 2, im2col: true, multicast: false }, TRAP_TENSOR_MAP),
     ] {
         assert_eq!(memory.reach().operate(handle, wrong, &mut words), Err(trap));
     }

@@ -18,12 +18,18 @@ pub(super) fn bulk(form: &Form) -> Option<Demands> {
         if form.has("im2col") {
             roles.push(WideFrom(16, rank.checked_sub(2)? as u32));
         }
+        if form.has("multicast::cluster") {
+            roles.push(From(16));
+        }
         return hinted(form, roles, 0);
     }
     let mut roles = vec![Address, From(32)];
     if !form.has("prefetch") {
         roles.insert(0, Address);
         roles.resize(3 + usize::from(!form.has("bulk_group")), Address);
+    }
+    if form.has("multicast::cluster") {
+        roles.push(From(16));
     }
     hinted(form, roles, 0)
 }
