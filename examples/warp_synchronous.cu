@@ -141,7 +141,19 @@ __global__ void hand_on(const int* in, int* out, int rounds) {
     out[all] = value;
 }
 
-// The same through global memory, by volatile accesses.
+// Each warp stores a row of 16 numbers, and behind it the sum of each eight, where the other half of its lanes has stored before.
+__global__ void row_with_sums(const int* in, int* out) {
+    __shared__ int rows[THREADS / 32][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, all = blockIdx.x * THREADS + threadIdx.x;
+    int value = lane < 16 ? in[all] : 0, sum = value;
+    for (int distance = 4; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+    rows[warp][lane] = value;
+    if (lane % 8 == 0 && lane < 16) rows[warp][16 + lane / 8] = sum;
+    __syncthreads();
+    out[all] = rows[warp][lane];
+}
+
+// As hand_on, but through global memory, by volatile accesses.
 __global__ void hand_on_globally(const int* in, int* out, volatile int* belt, int rounds) {
     int tid = threadIdx.x, from = (tid & ~31) | ((tid + 31) & 31), first = blockIdx.x * THREADS;
     int value = in[first + tid];
@@ -270,6 +282,12 @@ int main() {
             int from = (i & ~31) | ((i + 32 * 32 - rounds) & 31);
             same(way == 0 ? "hand_on" : "hand_on_globally", i, out[i], numbers[from] + rounds * (rounds - 1) / 2);
         }
+    }
+    RUN(row_with_sums<<<BLOCKS, THREADS>>>(in, out));
+    for (int i = 0; i < all; i++) {
+        int lane = i & 31, wanted = lane < 16 ? numbers[i] : 0;
+        for (int k = 0; k < 8 && (lane == 16 || lane == 17); k++) wanted += numbers[(i & ~31) + (lane - 16) * 8 + k];
+        same("row_with_sums", i, out[i], wanted);
     }
     for (int way = 0; way < 2; way++) {
         const char* name = way == 0 ? "lock_with_flag" : "lock_before";

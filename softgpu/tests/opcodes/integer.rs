@@ -194,6 +194,21 @@ fn carries() -> Vec<Case> {
             .and(&format!("subc.cc.{ty}"))
             .and(&format!("subc.{ty}")),
         );
+        // A subtraction's carry is that of adding the complement: set where nothing is borrowed.
+        let body = format!(
+            "sub.cc.{ty} d0, a0, a1; addc.{ty} d1, 0, 0; add.cc.{ty} d0, a0, a1; subc.{ty} d2, a2, 0; sub.cc.{ty} d0, a0, a1; subc.cc.{ty} d0, a2, a1; addc.{ty} d0, a2, 0;"
+        );
+        all.push(
+            Case::new(&format!("sub.cc.{ty}"), &body, &[int(bits); 3], &[c; 3], move |a| {
+                let [x, y, z] = [0, 1, 2].map(|n| a[n] & mask(bits));
+                let (enough, over) = (x >= y, u128::from(x) + u128::from(y) > u128::from(mask(bits)));
+                let again = u128::from(z) >= u128::from(y) + u128::from(!enough);
+                let want =
+                    [z.wrapping_add(u64::from(again)), u64::from(enough), z.wrapping_sub(u64::from(!over))];
+                want.map(|value| Want::Bits(value & mask(bits))).to_vec()
+            })
+            .and(&format!("addc.{ty}")),
+        );
         if ty.starts_with('u') {
             // (a1:a0) * a2 + (a5:a4:a3), as compilers write long multiplication.
             let body = format!(

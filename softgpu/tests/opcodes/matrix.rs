@@ -415,6 +415,16 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    // Numbers among what products are added to, as FlashInfer's sums of rows have them: sixteen times one times one.
+    let opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+    let body = format!(
+        ".reg .b32 ones; .reg .f32 c, d, e, f, g; mov.b32 ones, 0x3c003c00; cvt.rn.f32.u32 c, a0;
+         {opcode} {{d, e, f, g}}, {{ones, ones, ones, ones}}, {{ones, ones}}, {{c, 0., 0f3f800000, 2.5}};
+         cvt.rzi.u32.f32 d0, d; cvt.rzi.u32.f32 d1, e; cvt.rzi.u32.f32 d2, f; mul.f32 g, g, 0f40000000; cvt.rzi.u32.f32 d3, g;"
+    );
+    all.push(Case::group(opcode, &body, &[(Class::B32, Domain::Below(1000))], &[Class::B32; 4], 32, |a| {
+        a.iter().map(|lane| [lane[0] + 16, 16, 17, 37].map(Want::Bits).to_vec()).collect()
+    }));
     let opcode = "movmatrix.sync.aligned.m8n8.trans.b16";
     let body = format!("{opcode} d0, a0;");
     all.push(Case::group(opcode, &body, &[(Class::B32, Domain::Int(32))], &[Class::B32], 32, |a| {

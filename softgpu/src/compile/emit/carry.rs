@@ -31,7 +31,8 @@ impl<'a> Emitter<'a, '_> {
         (total, carry)
     }
 
-    /// `add.cc`, `addc`, `sub.cc`, `subc`. A subtraction's carry is its borrow.
+    /// `add.cc`, `addc`, `sub.cc`, `subc`. As on devices, a subtraction adds the complement: its carry is set where nothing was
+    /// borrowed. Mostly it goes to another subtraction, to which that makes no difference; NVIDIA's own division of 128 bits adds it.
     pub(crate) fn add_carry(
         &mut self,
         ty: Type,
@@ -44,15 +45,16 @@ impl<'a> Emitter<'a, '_> {
         let b = self.src(self.operand(o, 2)?, ty)?;
         let (value, carry) = if subtract {
             let difference = self.b.ins().isub(a, b);
-            let borrow = self.b.ins().icmp(IntCC::UnsignedLessThan, a, b);
+            let enough = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, a, b);
             if carry_in {
                 let incoming = self.carry();
-                let incoming = self.b.ins().uextend(class(ty), incoming);
-                let total = self.b.ins().isub(difference, incoming);
-                let second = self.b.ins().icmp(IntCC::UnsignedLessThan, difference, incoming);
-                (total, self.b.ins().bor(borrow, second))
+                let borrow = self.b.ins().bxor_imm_u(incoming, 1);
+                let borrow = self.b.ins().uextend(class(ty), borrow);
+                let total = self.b.ins().isub(difference, borrow);
+                let second = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, difference, borrow);
+                (total, self.b.ins().band(enough, second))
             } else {
-                (difference, borrow)
+                (difference, enough)
             }
         } else {
             self.sum(ty, a, b, carry_in)

@@ -75,7 +75,8 @@ impl<'a> Emitter<'a, '_> {
         words: usize,
     ) -> Result<()> {
         let list = self.vector(operand);
-        let word = if ty == Type::F64 { Type::F64 } else { Type::B32 };
+        // Numbers may stand in the place of registers; of which kind, the type says.
+        let word = if matches!(ty, Type::F64 | Type::F32) { ty } else { Type::B32 };
         if list.len() as u32 * word.bytes() != words as u32 * 4 {
             return Err(self.refuse("A fragment with a wrong number of registers"));
         }

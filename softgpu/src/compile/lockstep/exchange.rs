@@ -302,7 +302,9 @@ fn exchanged(
                 {
                     pairs.push((s, n, Conflict::Always));
                 } else if shared
-                    && (is_scattered(store, access, addresses) || is_scattered(access, store, addresses))
+                    && (is_scattered(store, access, addresses)
+                        || is_scattered(access, store, addresses)
+                        || is_led_elsewhere(store, access, addresses))
                 {
                     pairs.push((s, n, Conflict::SameTurn));
                 }
@@ -436,6 +438,22 @@ fn is_scattered(own: &Candidate, store: &Candidate, addresses: &Addresses) -> bo
     is_of_all(store, own, addresses)
         && store.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
         && conflict(own, store, addresses) != Conflict::None
+}
+
+/// Whether each lane stores to an element by its number, and then some of them to one that their number tells otherwise: one for every
+/// few lanes, say, behind those of a row that is shorter than a warp, where the other lanes have just stored what is not wanted.
+fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) -> bool {
+    let difference = some.address.minus(&all.address);
+    let by_number = |&(t, _): &(u32, i64)| {
+        let Term { by_lane, of_data, .. } = addresses.kind(t);
+        t == LANE || by_lane && !of_data
+    };
+    some.conditions > all.conditions
+        && difference.factor(LANE) != 0
+        && all.address.factor(LANE) != 0
+        && difference.terms.iter().all(by_number)
+        && points_alike(all, some, addresses)
+        && is_of_all(some, all, addresses)
 }
 
 /// Whether all lanes load elements of others, and then each stores to its own.

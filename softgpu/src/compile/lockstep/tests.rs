@@ -369,6 +369,12 @@ fn what_others_have_is_fetched_before_they_store_there() {
     assert_eq!(after("st.shared.u32 [%r12], 0; st.shared.u32 [%r14], 1;"), 1);
     assert_eq!(after("st.shared.u32 [%r14], 1; st.shared.u32 [%r12], 0;"), 1);
     assert_eq!(after("st.shared.u32 [%r12], 0; st.shared.u32 [%r14+512], 1;"), 0);
+    // One element for every eight lanes, where others have stored; in another part of the memory; and the own one.
+    let few = "st.shared.u32 [%r12], %r3; and.b32 %r15, %r1, -9; setp.ne.s32 %p1, %r15, 0; @%p1 bra OVER; and.b32 %r16, %r1, -8; add.s32 %r17, %r10, %r16;";
+    assert_eq!(after(&format!("{few} st.shared.u32 [%r17+64], %r6; OVER:")), 1);
+    assert_eq!(after(&format!("{few} st.shared.u32 [%r17+512], %r6; OVER:")), 0);
+    assert_eq!(after(&format!("{few} st.shared.u32 [%r12], %r6; OVER:")), 0);
+    assert_eq!(after(&format!("{few} st.shared.v2.u32 [%r17+64], {{%r6, %r6}}; OVER:")), 1);
 }
 
 #[test]
