@@ -14,6 +14,13 @@ const INFO: (c_uint, c_uint) = (3, 4);
 /// `CU_JIT_ERROR_LOG_BUFFER` and the option with its size.
 const ERROR: (c_uint, c_uint) = (5, 6);
 
+/// Whether this is `libcudadevrt.a`, by what a program calls it. What it holds is not looked at; only that it is an archive.
+pub(crate) fn is_device_runtime(bytes: &[u8], name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let file = file.strip_prefix("lib").unwrap_or(file);
+    bytes.starts_with(b"!<arch>\n") && file.starts_with("cudadevrt")
+}
+
 /// An option's value: a number or a pointer, where results are stored as well.
 type Value = Out<*mut c_void>;
 

@@ -13,10 +13,12 @@ use super::types::*;
 use super::*;
 use crate::abi::{CStrArg, In, Out};
 use crate::core::registry::Registry;
-use crate::doors::jit::JitLog;
+use crate::doors::jit::{JitLog, is_device_runtime};
 
 /// `CU_JIT_INPUT_PTX`.
 const INPUT_PTX: u32 = 1;
+/// `CU_JIT_INPUT_LIBRARY`.
+const INPUT_LIBRARY: u32 = 4;
 
 /// A link under way.
 struct Link {
@@ -29,19 +31,22 @@ struct Link {
 
 static LINKS: LazyLock<Registry<(usize, Link)>> = LazyLock::new(|| Registry::new("linker state"));
 
-/// An input's text.
-fn input(core: &Core, kind: u32, data: &[u8]) -> Result<String> {
+/// An input's text, unless it is the device runtime, which a link finds by itself.
+fn input(core: &Core, kind: u32, data: &[u8], name: &str) -> Result<Option<String>> {
+    if kind == INPUT_LIBRARY && is_device_runtime(data, name) {
+        return Ok(None);
+    }
     if kind != INPUT_PTX {
         return Err(match kind {
             0 => not_implemented("linking a cubin (cuLinkAddData)"),
             2 => not_implemented("linking a fat binary (cuLinkAddData)"),
             3 => not_implemented("linking an object file (cuLinkAddData)"),
-            4 => not_implemented("linking a library (cuLinkAddData)"),
+            INPUT_LIBRARY => not_implemented("linking a library (cuLinkAddData)"),
             5 => not_implemented("linking NVVM or LTO code (cuLinkAddData)"),
             _ => Error::new(Code::InvalidValue, format!("input type {kind} of cuLinkAddData does not exist")),
         });
     }
-    Ok(core.check_ptx(data)?.to_string())
+    Ok(Some(core.check_ptx(data)?.to_string()))
 }
 
 fn create(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaque>) -> Result<()> {
@@ -69,15 +74,18 @@ fn add(
     let link = LINKS.get(link as usize)?;
     // SAFETY: the program says that both lists have so many.
     let own = unsafe { JitLog::new(count, options, values) }?;
-    let text = data().and_then(|data| input(core, kind, &data)).map_err(|error| match name.text() {
-        Ok(name) if !name.is_empty() => Error::new(error.code, format!("{name}: {}", error.message)),
-        _ => error,
-    });
+    let text =
+        data().and_then(|data| input(core, kind, &data, name.text().unwrap_or_default())).map_err(|error| {
+            match name.text() {
+                Ok(name) if !name.is_empty() => Error::new(error.code, format!("{name}: {}", error.message)),
+                _ => error,
+            }
+        });
     let text = own.tell(text);
     if text.is_err() {
         let _ = link.1.log.tell(text.clone());
     }
-    link.1.inputs.lock().push(text?);
+    link.1.inputs.lock().extend(text?);
     Ok(())
 }
 

@@ -143,6 +143,16 @@ door! {
         named_function(core, function)?;
         if config > 3 { Err(Code::InvalidValue.into()) } else { Ok(()) }
     }
+    // What these two say is for `cuLaunch` and `cuLaunchGrid`, which are not there. PyCUDA says it before `cuLaunchKernel`, too, which
+    // is told the same itself.
+    fn cuFuncSetBlockShape(function: Opaque, x: i32, y: i32, z: i32) |core| {
+        named_function(core, function)?;
+        if [x, y, z].iter().any(|&threads| threads <= 0) { Err(Code::InvalidValue.into()) } else { Ok(()) }
+    }
+    fn cuFuncSetSharedSize(function: Opaque, bytes: u32) |core| {
+        let _ = bytes;
+        named_function(core, function).map(|_| ())
+    }
     fn cuFuncSetSharedMemConfig(function: Opaque, config: u32) |core| {
         named_function(core, function)?;
         if config > 2 { Err(Code::InvalidValue.into()) } else { Ok(()) }

@@ -331,6 +331,7 @@ entry_points! {
     cublasSetAtomicsMode 12000 [settings::set_atomics_mode];
     cublasSetEmulationSpecialValuesSupport 13000 [unsupported];
     cublasSetEmulationStrategy 12000 [settings::set_emulation];
+    cublasSetEnvironmentMode 12000 [unsupported];
     cublasSetFixedPointEmulationMantissaBitCountPointer 13000 [unsupported];
     cublasSetFixedPointEmulationMantissaBitOffset 13000 [unsupported];
     cublasSetFixedPointEmulationMantissaControl 13000 [unsupported];

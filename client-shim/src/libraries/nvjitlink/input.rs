@@ -3,6 +3,7 @@
 use rgpu_image::ImageKind;
 
 use super::{CStrArg, Failure, In, Input, Result, State, link};
+use crate::doors::jit::is_device_runtime;
 
 /// `nvJitLinkInputType`.
 mod kind {
@@ -57,12 +58,6 @@ fn add(state: &mut State, kind: u32, bytes: &[u8], name: &str) -> Result<()> {
                 .fail(Failure::InvalidInput, &format!("{name} is of the kind {other}, which is unknown")))
         }
     }
-}
-
-/// Whether this is `libcudadevrt.a`. What it holds is not looked at; only that it is an archive.
-fn is_device_runtime(bytes: &[u8], name: &str) -> bool {
-    let file = name.rsplit('/').next().unwrap_or_default();
-    bytes.starts_with(b"!<arch>\n") && file.starts_with("libcudadevrt")
 }
 
 /// Adds PTX text, which is read at once, as NVIDIA's library compiles it at once.
