@@ -449,8 +449,8 @@ fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) ->
         t == LANE || by_lane && !of_data
     };
     some.conditions > all.conditions
-        && difference.factor(LANE) != 0
         && all.address.factor(LANE) != 0
+        && !difference.terms.is_empty()
         && difference.terms.iter().all(by_number)
         && points_alike(all, some, addresses)
         && is_of_all(some, all, addresses)

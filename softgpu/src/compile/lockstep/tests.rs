@@ -374,6 +374,12 @@ fn what_others_have_is_fetched_before_they_store_there() {
     assert_eq!(after(&format!("{few} st.shared.u32 [%r17+64], %r6; OVER:")), 1);
     assert_eq!(after(&format!("{few} st.shared.u32 [%r17+512], %r6; OVER:")), 0);
     assert_eq!(after(&format!("{few} st.shared.u32 [%r12], %r6; OVER:")), 0);
+    assert_eq!(
+        after(&format!(
+            "{few} shr.u32 %r8, %r1, 3; shl.b32 %r18, %r8, 2; add.s32 %r19, %r12, %r18; st.shared.u32 [%r19], %r6; OVER:"
+        )),
+        1
+    );
     assert_eq!(after(&format!("{few} st.shared.v2.u32 [%r17+64], {{%r6, %r6}}; OVER:")), 1);
 }
 
