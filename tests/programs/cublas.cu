@@ -187,6 +187,20 @@ int main() {
     CHECK(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
     work();
     CHECK(cudaStreamEndCapture(first, &graph));
+    // For a program a library's work is kernels, whose attributes it may ask for: none is in a cluster.
+    cudaGraphNode_t nodes[16];
+    size_t many = 16, kernels = 0;
+    CHECK(cudaGraphGetNodes(graph, nodes, &many));
+    for (size_t i = 0; i < many; i++) {
+        cudaGraphNodeType type;
+        CHECK(cudaGraphNodeGetType(nodes[i], &type));
+        if (type != cudaGraphNodeTypeKernel) continue;
+        cudaLaunchAttributeValue attribute;
+        CHECK(cudaGraphKernelNodeGetAttribute(nodes[i], cudaLaunchAttributeClusterDimension, &attribute));
+        REQUIRE(attribute.clusterDim.x <= 1, "a product in clusters of %u blocks", attribute.clusterDim.x);
+        kernels++;
+    }
+    REQUIRE(kernels > 0, "no kernel in a graph of products");
     CHECK(cudaGraphInstantiate(&executable, graph, 0));
     for (int i = 0; i < 2; i++) {
         CHECK(cudaGraphLaunch(executable, first));

@@ -289,7 +289,18 @@ pub(crate) fn event_op(event: EventRef, record: bool) -> Result<Op> {
 
 /// An attribute of a kernel node.
 pub(crate) fn get_attribute(node: NodeRef, attribute: c_uint, value: Out<AttributeValue>) -> Result<()> {
-    let kernel = kernel_of(node)?;
+    let op = graph::op(node)?;
+    let kernel = match op {
+        Op::Kernel(kernel) => kernel,
+        // A library's work is a kernel for the program, of which no more is said than that nothing is special about it.
+        Op::Library(_) => {
+            check_attribute(attribute)?;
+            let default =
+                if attribute == launch_attribute::MEM_SYNC_DOMAIN_MAP { DEFAULT_DOMAIN_MAP } else { 0 };
+            return value.set([default, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        _ => return Err(invalid("this is no kernel node")),
+    };
     check_attribute(attribute)?;
     let hint = kernel.hints.iter().find(|hint| hint.0 == attribute);
     let default = match attribute {

@@ -33,6 +33,7 @@ const SYMBOL_BYTES: usize = 24;
 const DT_NULL: i64 = 0;
 const DT_NEEDED: i64 = 1;
 const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
 const DT_SONAME: i64 = 14;
 
 impl LinkMap {
@@ -94,11 +95,18 @@ impl LinkMap {
         self.strings(DT_SONAME).any(|name| name.to_bytes().starts_with(b"libcudart.so."))
     }
 
+    /// Where the table of symbols says who may see the one at an index (`st_other`).
+    pub(super) fn visibility_of(&self, index: usize) -> Option<usize> {
+        const OTHER: usize = 5;
+        let table = self.dynamic().find(|entry| entry.tag == DT_SYMTAB)?.value as usize;
+        let table = if table < self.addr { table + self.addr } else { table };
+        index.checked_mul(SYMBOL_BYTES)?.checked_add(table + OTHER)
+    }
+
     /// The functions that the object calls in others: where it keeps their addresses, and their names. For an object that is
     /// relocated.
     pub(super) fn imported_functions(&self) -> impl Iterator<Item = (usize, &CStr)> {
         const DT_PLTRELSZ: i64 = 2;
-        const DT_SYMTAB: i64 = 6;
         const DT_RELA: i64 = 7;
         const DT_RELASZ: i64 = 8;
         const DT_JMPREL: i64 = 23;

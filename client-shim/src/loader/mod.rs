@@ -26,6 +26,7 @@ mod link_map;
 mod object_file;
 pub(crate) mod obstacle;
 mod redirect;
+mod variables;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]

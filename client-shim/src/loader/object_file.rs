@@ -141,7 +141,30 @@ impl<'a> ObjectFile<'a> {
     }
 }
 
+/// A variable that an object defines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Variable<'a> {
+    /// The symbol's name, without its version.
+    pub name: &'a [u8],
+    /// Its virtual address.
+    pub address: u64,
+    /// The symbol's place in the table.
+    pub index: usize,
+}
+
 impl<'a> Symbols<'a> {
+    /// The variables defined here.
+    pub(super) fn variables(&self) -> impl Iterator<Item = Variable<'a>> {
+        let strings = self.table.strings();
+        self.table.symbols().iter().enumerate().filter_map(move |(index, symbol)| {
+            if symbol.st_type() != elf::STT_OBJECT || symbol.is_undefined(ENDIAN) {
+                return None;
+            }
+            let name = symbol.name(ENDIAN, strings).ok()?;
+            Some(Variable { name, address: symbol.st_value(ENDIAN), index })
+        })
+    }
+
     /// The functions defined here.
     pub(super) fn functions(&self) -> impl Iterator<Item = Function<'a>> {
         let strings = self.table.strings();

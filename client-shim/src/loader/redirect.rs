@@ -6,6 +6,7 @@ use super::link_map::LinkMap;
 use super::machine;
 use super::object_file::{Function, Mapping, ObjectFile, Symbols};
 use super::obstacle::Obstacle;
+use super::variables;
 use crate::runtime::{table, version};
 
 /// What [`inspect`] found and did.
@@ -34,6 +35,9 @@ pub(super) fn inspect(map: &LinkMap, may_redirect: bool) -> Outcome {
     }
     let Some(mapping) = Mapping::open(path) else { return Outcome::Nothing };
     let Some(file) = mapping.parse() else { return Outcome::Nothing };
+    if may_redirect {
+        variables::leave_to(map, &file);
+    }
 
     let dynamic = map.is_shared_runtime();
     let names = file.symbol_names(dynamic);
@@ -67,6 +71,7 @@ pub(crate) fn read_as_object(bytes: &[u8]) -> bool {
         let names = file.symbol_names(dynamic);
         let _ = MARKS.iter().all(|mark| holds(names, mark.as_bytes()));
         let Some(symbols) = file.symbols(dynamic) else { continue };
+        let _ = variables::may_be_there(&file) || symbols.variables().count() > 0;
         let _ = Runtime::find(&symbols, &file);
         for function in symbols.functions().take(64) {
             let code = file.code_at(function.address).unwrap_or(&[]);
@@ -79,7 +84,7 @@ pub(crate) fn read_as_object(bytes: &[u8]) -> bool {
 }
 
 /// Whether the bytes of `needle`, followed by a NUL, occur.
-fn holds(haystack: &[u8], needle: &[u8]) -> bool {
+pub(super) fn holds(haystack: &[u8], needle: &[u8]) -> bool {
     let mut rest = haystack;
     loop {
         // SAFETY: both pointers are valid for the lengths given.

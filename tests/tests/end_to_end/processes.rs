@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rgpu_test_runner::{Skip, Test};
+use rgpu_tests::examples::Linking;
 use rgpu_tests::process;
 use rgpu_tests::product::{self, Stats, temporary};
+use rgpu_tests::toolkit::Version;
 
-use crate::context::{Followed, forwarded, plain, product, shared_daemon};
+use crate::context::{Followed, forwarded, plain, product, program, shared_daemon};
 
 /// The tests.
 pub(crate) fn tests() -> Vec<Test> {
@@ -29,6 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("processes::closing_all_descriptors_in_process", || closes_descriptors(false)),
         Test::new("processes::kernels_print_to_the_programs_standard_output", || prints(true)),
         Test::new("processes::kernels_print_to_the_programs_standard_output_in_process", || prints(false)),
+        Test::new("processes::a_library_with_variables_called_like_functions", named_alike),
         Test::new("processes::a_library_that_uses_the_gpu_when_it_is_opened_and_closed", opened),
         Test::new("processes::too_little_address_space_is_an_error_with_a_name", little_address_space),
         Test::new("processes::another_user_on_the_same_machine", another_user),
@@ -99,6 +102,17 @@ fn opened() -> Result<()> {
     run(&mut product()?.run(shared_daemon()?))?;
     for vectors in ["off", "auto", "first", "wide"] {
         run(product()?.run_in_process().env("RGPU_VECTORS", vectors)).with_context(|| vectors)?;
+    }
+    Ok(())
+}
+
+fn named_alike() -> Result<()> {
+    for linking in Linking::ALL {
+        let program = program("named_alike", Version::Cuda13, linking)?;
+        for command in [&mut product()?.run(shared_daemon()?), &mut product()?.run_in_process()] {
+            let finished = process::run(command.arg("--").arg(&program))?.success()?;
+            ensure!(finished.stdout.contains("named_alike: ok"), "{}", finished.output());
+        }
     }
     Ok(())
 }

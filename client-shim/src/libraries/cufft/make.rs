@@ -60,17 +60,17 @@ fn size(made: Result<Made>, out: Out<usize>) -> Result<()> {
     out.set(0)
 }
 
-/// The types of a plan by the elements of its sides.
+/// The types of a plan by the elements of its sides. What is computed in may be told as a real or a complex number, where one side is real.
 fn types(from: u32, to: u32, computed: u32) -> Result<Type> {
     use DataType::{C32, C64, F32, F64};
     let of = |number| DataType::from_number(number);
     match (of(from), of(to), of(computed)) {
         (Some(C32), Some(C32), Some(C32)) => Ok(Type { shape: Shape::Complex, double: false }),
-        (Some(F32), Some(C32), Some(C32)) => Ok(Type { shape: Shape::FromReal, double: false }),
-        (Some(C32), Some(F32), Some(C32)) => Ok(Type { shape: Shape::ToReal, double: false }),
+        (Some(F32), Some(C32), Some(C32 | F32)) => Ok(Type { shape: Shape::FromReal, double: false }),
+        (Some(C32), Some(F32), Some(C32 | F32)) => Ok(Type { shape: Shape::ToReal, double: false }),
         (Some(C64), Some(C64), Some(C64)) => Ok(Type { shape: Shape::Complex, double: true }),
-        (Some(F64), Some(C64), Some(C64)) => Ok(Type { shape: Shape::FromReal, double: true }),
-        (Some(C64), Some(F64), Some(C64)) => Ok(Type { shape: Shape::ToReal, double: true }),
+        (Some(F64), Some(C64), Some(C64 | F64)) => Ok(Type { shape: Shape::FromReal, double: true }),
+        (Some(C64), Some(F64), Some(C64 | F64)) => Ok(Type { shape: Shape::ToReal, double: true }),
         _ => {
             missing(&format!("cuFFT: a transform from type {from} to type {to} computed in type {computed}"))
         }
