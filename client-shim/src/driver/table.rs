@@ -124,14 +124,13 @@ entry_points! {
     cuExternalMemoryGetMappedBuffer 10000 [unsupported];
     cuExternalMemoryGetMappedMipmappedArray 10000 [unsupported];
     cuFlushGPUDirectRDMAWrites 11030 [device::cuFlushGPUDirectRDMAWrites];
-    // Programs ask for these two as of the first version, before there was either.
-    cuFuncGetAttribute 2000 [module::cuFuncGetAttribute];
+    cuFuncGetAttribute 2020 [module::cuFuncGetAttribute];
     cuFuncGetModule 11000 [module::cuFuncGetModule];
     cuFuncGetName 12030 [module::cuFuncGetName];
     cuFuncGetParamInfo 12040 [module::cuFuncGetParamInfo];
     cuFuncIsLoaded 12040 [module::cuFuncIsLoaded];
     cuFuncLoad 12040 [module::cuFuncLoad];
-    cuFuncSetAttribute 2000 [module::cuFuncSetAttribute];
+    cuFuncSetAttribute 9000 [module::cuFuncSetAttribute];
     cuFuncSetBlockShape 2000 [module::cuFuncSetBlockShape];
     cuFuncSetCacheConfig 3000 [module::cuFuncSetCacheConfig];
     cuFuncSetSharedMemConfig 4020 [module::cuFuncSetSharedMemConfig];
