@@ -16,7 +16,7 @@ const MARKS: [&[u8]; 3] = [b"cuInit", b"cuDriverGetVersion", b"cudaGetDeviceCoun
 fn is_ours(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     if name.starts_with("cuda") {
-        return runtime::table::find(name, u32::MAX).is_some();
+        return [12000, 13000].iter().any(|&version| runtime::table::find(name, version).is_some());
     }
     let plain = ["_ptds", "_ptsz"].iter().find_map(|twin| name.strip_suffix(twin)).unwrap_or(name);
     let plain = ["_v2", "_v3", "_v4"].iter().find_map(|version| plain.strip_suffix(version)).unwrap_or(plain);
