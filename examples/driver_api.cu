@@ -2,11 +2,11 @@
 // name, in a libcuda.so.1 opened by the program. Kernels come from a fat binary, a PTX file, and PTX in a string.
 // rgpu-fatbin: kernels driver_api/kernels.cu
 #define EXAMPLE "driver_api"
+#include "common/beside.h"
 #include "common/check.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -76,14 +76,6 @@ struct Params {
     CUdeviceptr in, out;
     int n;
 };
-
-static std::string beside(const char* file) {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    REQUIRE(n > 0, "where is this program?");
-    std::string s(path, (size_t)n);
-    return s.substr(0, s.rfind('/') + 1) + file;
-}
 
 int main() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -2,19 +2,13 @@
 // has been loaded before, and so does whoever asks that library for them.
 // rgpu-plugin: table named_alike/table.cu
 #define EXAMPLE "named_alike"
+#include "common/beside.h"
 #include "common/check.h"
 
 #include <dlfcn.h>
 
-#include <string>
-
 int main() {
-    Dl_info info;
-    REQUIRE(dladdr((void*)&main, &info) && info.dli_fname, "where is the program?");
-    std::string path = info.dli_fname;
-    auto slash = path.rfind('/');
-    path = (slash == std::string::npos ? "." : path.substr(0, slash)) + "/libnamed_alike_table.so";
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* library = dlopen(beside("libnamed_alike_table.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     REQUIRE(library, "%s", dlerror());
     auto fill = (int (*)())dlsym(library, "fill");
     auto place = (void** (*)())dlsym(library, "place");

@@ -2,6 +2,7 @@
 // of whoever runs the kernels may need then. The constructor's is the program's first work; later another thread works beside.
 // rgpu-plugin: plugin opened/plugin.cu
 #define EXAMPLE "opened"
+#include "common/beside.h"
 #include "common/check.h"
 
 #include <dlfcn.h>
@@ -13,14 +14,6 @@
 __global__ void add(int* data, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) data[i] += 1;
-}
-
-static std::string beside(const char* name) {
-    Dl_info info;
-    REQUIRE(dladdr((void*)&beside, &info) && info.dli_fname, "where is the program?");
-    std::string path = info.dli_fname;
-    auto slash = path.rfind('/');
-    return (slash == std::string::npos ? "." : path.substr(0, slash)) + "/" + name;
 }
 
 static void open_and_close(const std::string& path, std::atomic<int>* ended) {

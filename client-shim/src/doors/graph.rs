@@ -290,25 +290,22 @@ pub(crate) fn event_op(event: EventRef, record: bool) -> Result<Op> {
 /// An attribute of a kernel node.
 pub(crate) fn get_attribute(node: NodeRef, attribute: c_uint, value: Out<AttributeValue>) -> Result<()> {
     let op = graph::op(node)?;
-    let kernel = match op {
-        Op::Kernel(kernel) => kernel,
+    let kernel = match &op {
+        Op::Kernel(kernel) => Some(kernel),
         // A library's work is a kernel for the program, of which no more is said than that nothing is special about it.
-        Op::Library(_) => {
-            check_attribute(attribute)?;
-            let default =
-                if attribute == launch_attribute::MEM_SYNC_DOMAIN_MAP { DEFAULT_DOMAIN_MAP } else { 0 };
-            return value.set([default, 0, 0, 0, 0, 0, 0, 0]);
-        }
+        Op::Library(_) => None,
         _ => return Err(invalid("this is no kernel node")),
     };
     check_attribute(attribute)?;
-    let hint = kernel.hints.iter().find(|hint| hint.0 == attribute);
+    let hint = kernel.and_then(|kernel| kernel.hints.iter().find(|hint| hint.0 == attribute));
     let default = match attribute {
-        launch_attribute::COOPERATIVE => u64::from(kernel.config.cooperative),
+        launch_attribute::COOPERATIVE => kernel.is_some_and(|kernel| kernel.config.cooperative).into(),
         launch_attribute::MEM_SYNC_DOMAIN_MAP => DEFAULT_DOMAIN_MAP,
         _ => 0,
     };
-    if attribute == launch_attribute::CLUSTER_DIMENSION {
+    if let Some(kernel) = kernel
+        && attribute == launch_attribute::CLUSTER_DIMENSION
+    {
         return value.set(cluster_value(kernel.config.cluster));
     }
     value.set(hint.map_or([default, 0, 0, 0, 0, 0, 0, 0], |hint| hint.1))

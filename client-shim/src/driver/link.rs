@@ -33,20 +33,16 @@ static LINKS: LazyLock<Registry<(usize, Link)>> = LazyLock::new(|| Registry::new
 
 /// An input's text, unless it is the device runtime, which a link finds by itself.
 fn input(core: &Core, kind: u32, data: &[u8], name: &str) -> Result<Option<String>> {
-    if kind == INPUT_LIBRARY && is_device_runtime(data, name) {
-        return Ok(None);
-    }
-    if kind != INPUT_PTX {
-        return Err(match kind {
-            0 => not_implemented("linking a cubin (cuLinkAddData)"),
-            2 => not_implemented("linking a fat binary (cuLinkAddData)"),
-            3 => not_implemented("linking an object file (cuLinkAddData)"),
-            INPUT_LIBRARY => not_implemented("linking a library (cuLinkAddData)"),
-            5 => not_implemented("linking NVVM or LTO code (cuLinkAddData)"),
-            _ => Error::new(Code::InvalidValue, format!("input type {kind} of cuLinkAddData does not exist")),
-        });
-    }
-    Ok(Some(core.check_ptx(data)?.to_string()))
+    Err(match kind {
+        INPUT_PTX => return Ok(Some(core.check_ptx(data)?.to_string())),
+        INPUT_LIBRARY if is_device_runtime(data, name) => return Ok(None),
+        0 => not_implemented("linking a cubin (cuLinkAddData)"),
+        2 => not_implemented("linking a fat binary (cuLinkAddData)"),
+        3 => not_implemented("linking an object file (cuLinkAddData)"),
+        INPUT_LIBRARY => not_implemented("linking a library (cuLinkAddData)"),
+        5 => not_implemented("linking NVVM or LTO code (cuLinkAddData)"),
+        _ => Error::new(Code::InvalidValue, format!("input type {kind} of cuLinkAddData does not exist")),
+    })
 }
 
 fn create(count: u32, options: In<u32>, values: Out<*mut c_void>, link: Out<Opaque>) -> Result<()> {
@@ -74,13 +70,11 @@ fn add(
     let link = LINKS.get(link as usize)?;
     // SAFETY: the program says that both lists have so many.
     let own = unsafe { JitLog::new(count, options, values) }?;
-    let text =
-        data().and_then(|data| input(core, kind, &data, name.text().unwrap_or_default())).map_err(|error| {
-            match name.text() {
-                Ok(name) if !name.is_empty() => Error::new(error.code, format!("{name}: {}", error.message)),
-                _ => error,
-            }
-        });
+    let name = name.text().unwrap_or_default();
+    let text = data().and_then(|data| input(core, kind, &data, name)).map_err(|error| match name {
+        "" => error,
+        name => Error::new(error.code, format!("{name}: {}", error.message)),
+    });
     let text = own.tell(text);
     if text.is_err() {
         let _ = link.1.log.tell(text.clone());

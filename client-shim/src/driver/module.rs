@@ -149,8 +149,7 @@ door! {
         named_function(core, function)?;
         if [x, y, z].iter().any(|&threads| threads <= 0) { Err(Code::InvalidValue.into()) } else { Ok(()) }
     }
-    fn cuFuncSetSharedSize(function: Opaque, bytes: u32) |core| {
-        let _ = bytes;
+    fn cuFuncSetSharedSize(function: Opaque, _bytes: u32) |core| {
         named_function(core, function).map(|_| ())
     }
     fn cuFuncSetSharedMemConfig(function: Opaque, config: u32) |core| {

@@ -67,11 +67,12 @@ pub(super) fn inspect(map: &LinkMap, may_redirect: bool) -> Outcome {
 pub(crate) fn read_as_object(bytes: &[u8]) -> bool {
     let Some(file) = ObjectFile::parse(bytes) else { return false };
     let _ = file.has_device_code();
+    let _ = variables::may_be_there(&file);
     for dynamic in [false, true] {
         let names = file.symbol_names(dynamic);
         let _ = MARKS.iter().all(|mark| holds(names, mark.as_bytes()));
         let Some(symbols) = file.symbols(dynamic) else { continue };
-        let _ = variables::may_be_there(&file) || symbols.variables().count() > 0;
+        let _ = symbols.variables().count();
         let _ = Runtime::find(&symbols, &file);
         for function in symbols.functions().take(64) {
             let code = file.code_at(function.address).unwrap_or(&[]);

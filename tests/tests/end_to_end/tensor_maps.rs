@@ -84,8 +84,13 @@ fn wrong() -> Result<()> {
 }
 
 fn checked() -> Result<()> {
-    let tried = [("memcheck", "tensor_copies"), ("initcheck", "tensor_copies"), ("memcheck", "multicast")];
-    for (tool, program) in tried.into_iter().chain([("initcheck", "multicast"), ("racecheck", "multicast")]) {
+    for (tool, program) in [
+        ("memcheck", "tensor_copies"),
+        ("initcheck", "tensor_copies"),
+        ("memcheck", "multicast"),
+        ("initcheck", "multicast"),
+        ("racecheck", "multicast"),
+    ] {
         let mut command = rgpu_tests::product::clean(&product()?.rgpu());
         command.args(["check", "--tool", tool, "--error-exitcode", "7", "--"]).arg(plain(program)?);
         let finished = process::run(command.env("RGPU_SOFT_CC", "9.0"))?.success()?;

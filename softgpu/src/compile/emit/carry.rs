@@ -43,21 +43,16 @@ impl<'a> Emitter<'a, '_> {
     ) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, ty)?;
         let b = self.src(self.operand(o, 2)?, ty)?;
-        let (value, carry) = if subtract {
-            let difference = self.b.ins().isub(a, b);
-            let enough = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, a, b);
-            if carry_in {
-                let incoming = self.carry();
-                let borrow = self.b.ins().bxor_imm_u(incoming, 1);
-                let borrow = self.b.ins().uextend(class(ty), borrow);
-                let total = self.b.ins().isub(difference, borrow);
-                let second = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, difference, borrow);
-                (total, self.b.ins().band(enough, second))
-            } else {
-                (difference, enough)
+        let (value, carry) = match (subtract, carry_in) {
+            (false, _) => self.sum(ty, a, b, carry_in),
+            (true, true) => {
+                let complement = self.b.ins().bnot(b);
+                self.sum(ty, a, complement, true)
             }
-        } else {
-            self.sum(ty, a, b, carry_in)
+            (true, false) => {
+                let enough = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, a, b);
+                (self.b.ins().isub(a, b), enough)
+            }
         };
         if carry_out {
             self.set_carry(carry)?;

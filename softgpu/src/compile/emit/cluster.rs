@@ -43,21 +43,32 @@ impl<'a> Emitter<'a, '_> {
         let value = self.src(operand, ty)?;
         if generic {
             let address = self.resize(value, types::I64, false);
-            let base = self.cluster_shared_base();
-            let at = self.b.ins().isub(address, base);
-            return Ok(self.b.ins().ireduce(types::I32, at));
+            return Ok(self.offset_in_cluster(address));
         }
         Ok(self.resize(value, types::I32, false))
+    }
+
+    /// A generic address as one of 32 bits in the shared memory of the cluster.
+    fn offset_in_cluster(&mut self, address: Value) -> Value {
+        let base = self.cluster_shared_base();
+        let at = self.b.ins().isub(address, base);
+        self.b.ins().ireduce(types::I32, at)
+    }
+
+    /// The address, of 64 bits, in the shared memory of the cluster's block of a rank, where one of 32 bits lies in that of its block;
+    /// it is counted from the beginning of the cluster's.
+    fn at_rank(&mut self, at: Value, rank: Value) -> Value {
+        let at = self.b.ins().band_imm_u(at, i64::from(abi::CLUSTER_STRIDE) - 1);
+        let block = self.b.ins().ishl_imm_u(rank, i64::from(abi::CLUSTER_SHIFT));
+        let at = self.b.ins().bor(block, at);
+        self.b.ins().uextend(types::I64, at)
     }
 
     /// `mapa`
     pub(crate) fn mapa(&mut self, ty: Type, generic: bool, o: &'a [Operand]) -> Result<()> {
         let at = self.cluster_address(ty, generic, self.operand(o, 1)?)?;
         let rank = self.src(self.operand(o, 2)?, Type::U32)?;
-        let at = self.b.ins().band_imm_u(at, i64::from(abi::CLUSTER_STRIDE) - 1);
-        let block = self.b.ins().ishl_imm_u(rank, i64::from(abi::CLUSTER_SHIFT));
-        let at = self.b.ins().bor(block, at);
-        let mut value = self.b.ins().uextend(types::I64, at);
+        let mut value = self.at_rank(at, rank);
         if generic {
             let base = self.cluster_shared_base();
             value = self.b.ins().iadd(base, value);
@@ -126,12 +137,9 @@ impl<'a> Emitter<'a, '_> {
 
     /// The address that lies in the shared memory of the cluster's block of a rank where this one lies in its block's.
     pub(super) fn in_block(&mut self, address: Value, rank: Value) -> Value {
+        let at = self.offset_in_cluster(address);
+        let at = self.at_rank(at, rank);
         let base = self.cluster_shared_base();
-        let at = self.b.ins().isub(address, base);
-        let at = self.b.ins().band_imm_u(at, i64::from(abi::CLUSTER_STRIDE) - 1);
-        let rank = self.b.ins().uextend(types::I64, rank);
-        let block = self.b.ins().ishl_imm_u(rank, i64::from(abi::CLUSTER_SHIFT));
-        let at = self.b.ins().bor(block, at);
         self.b.ins().iadd(base, at)
     }
 
@@ -144,12 +152,7 @@ impl<'a> Emitter<'a, '_> {
     /// Tells the barrier of the cluster's block of a rank that so many bytes are there.
     pub(super) fn complete_in(&mut self, barrier: Value, rank: Value, bytes: Value) -> Result<()> {
         let barrier = self.in_block(barrier, rank);
-        let barrier = if self.looks() {
-            self.seen_as(AccessKind::Barrier);
-            self.seen(barrier, 8)?
-        } else {
-            self.confined(barrier, 0, 8)
-        };
+        let barrier = self.place_of(AccessKind::Barrier, barrier, 8)?;
         self.complete(barrier, bytes);
         Ok(())
     }

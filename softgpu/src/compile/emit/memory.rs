@@ -83,7 +83,16 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    pub(super) fn confined(&mut self, address: Value, offset: i64, width: u32) -> Target {
+    /// The place at an address that was computed, where an access of a kind is made.
+    pub(super) fn place_of(&mut self, kind: abi::AccessKind, address: Value, width: u32) -> Result<Target> {
+        if self.looks() {
+            self.seen_as(kind);
+            return self.seen(address, width);
+        }
+        Ok(self.confined(address, 0, width))
+    }
+
+    fn confined(&mut self, address: Value, offset: i64, width: u32) -> Target {
         // Together with the widest access an offset has to stay within the margin.
         let (address, offset) = if offset.abs() <= REACH - 256 {
             (address, offset)
@@ -474,14 +483,8 @@ impl<'a> Emitter<'a, '_> {
         self.b.ins().brif(more, copy, &[], done, &[]);
         self.b.switch_to_block(copy);
         let (source, destination) = (self.b.ins().iadd(from, at), self.b.ins().iadd(to, at));
-        let (source, destination) = if self.looks() {
-            self.seen_as(abi::AccessKind::Read);
-            let source = self.seen(source, 16)?;
-            self.seen_as(abi::AccessKind::Write);
-            (source, self.seen(destination, 16)?)
-        } else {
-            (self.confined(source, 0, 16), self.confined(destination, 0, 16))
-        };
+        let source = self.place_of(abi::AccessKind::Read, source, 16)?;
+        let destination = self.place_of(abi::AccessKind::Write, destination, 16)?;
         for offset in [0, 8] {
             let word = self.b.ins().load(types::I64, source.flags, source.base, offset);
             self.b.ins().store(destination.flags, word, destination.base, offset);

@@ -5,9 +5,10 @@ use super::*;
 
 /// `cp.async.bulk`, of bytes or of a tensor.
 pub(super) fn bulk(form: &Form) -> Option<Demands> {
+    let mut roles;
     if form.has("tensor") {
         let rank = (1..=5).find(|rank| form.has(&format!("{rank}d")))?;
-        let mut roles = vec![Tensor(rank)];
+        roles = vec![Tensor(rank)];
         if form.has("bulk_group") {
             roles.push(Address);
             return hinted(form, roles, 0);
@@ -18,15 +19,12 @@ pub(super) fn bulk(form: &Form) -> Option<Demands> {
         if form.has("im2col") {
             roles.push(WideFrom(16, rank.checked_sub(2)? as u32));
         }
-        if form.has("multicast::cluster") {
-            roles.push(From(16));
+    } else {
+        roles = vec![Address, From(32)];
+        if !form.has("prefetch") {
+            roles.insert(0, Address);
+            roles.resize(3 + usize::from(!form.has("bulk_group")), Address);
         }
-        return hinted(form, roles, 0);
-    }
-    let mut roles = vec![Address, From(32)];
-    if !form.has("prefetch") {
-        roles.insert(0, Address);
-        roles.resize(3 + usize::from(!form.has("bulk_group")), Address);
     }
     if form.has("multicast::cluster") {
         roles.push(From(16));
