@@ -326,16 +326,19 @@ impl Worker {
 
     /// Steps the resident blocks until each has let others go first, or ended.
     fn round(&mut self) {
+        let workers = self.shared.workers as u64;
         let mut at = 0;
         while at < self.residents.len() {
             let resident = &mut self.residents[at];
-            let grid = resident.grid().clone();
             if let Some((governor, seat)) = &self.held {
-                governor.enter(seat, grid.ordinal);
+                governor.enter(seat, resident.grid().ordinal);
             }
             let guard = &mut self.guard;
-            let result =
-                if grid.aborted() { Ok(Progress::Finished) } else { contained(|| resident.step(guard)) };
+            let result = if resident.grid().aborted() {
+                Ok(Progress::Finished)
+            } else {
+                contained(|| resident.step(guard))
+            };
             let result = match result {
                 Ok(Progress::Yielded | Progress::Waiting) => {
                     at += 1;
@@ -344,34 +347,45 @@ impl Worker {
                 Ok(Progress::Finished) => Ok(()),
                 Err(error) => Err(error),
             };
-            let workers = self.shared.workers as u64;
             let next = match &result {
-                Ok(()) if !grid.aborted() => self.residents[at].go_on(workers),
+                Ok(()) if !resident.grid().aborted() => resident.go_on(workers),
                 _ => Next::Nothing,
             };
-            let (mut ended, mut result) = (1, result);
-            if let Next::Begun = next {
-                if grid.is_longer_than_thought(1) {
-                    self.shared.open(&grid);
-                }
-            } else {
-                let resident = self.residents.remove(at);
-                ended += resident.left();
-                self.free.push(resident.into_slot());
-            }
-            if let Next::Otherwise(taken) = next {
-                match self.begin(&grid, taken.clone()) {
-                    Ok(other) => self.residents.insert(at, other),
-                    Err(error) => {
-                        ended += taken.count() as u64;
-                        result = Err(error);
+            match next {
+                // What other workers look at is not touched for each block: it would be away from them each time.
+                Next::Begun => {
+                    if resident.grid().is_longer_than_thought(1) {
+                        self.shared.open(resident.grid());
                     }
                 }
+                Next::Nothing => self.end(at, result),
+                Next::Otherwise(taken) => self.replace(at, taken),
             }
-            self.ended(&grid, ended, result);
             if let Some((key, transfer)) = self.shared.urgent_transfer() {
                 self.shared.transfer(key, *transfer);
             }
+        }
+    }
+
+    /// A resident, and those that were to follow it, have come to their end.
+    fn end(&mut self, at: usize, result: Result<()>) {
+        let resident = self.residents.remove(at);
+        let (grid, blocks) = (resident.grid().clone(), resident.gone() + 1 + resident.left());
+        self.free.push(resident.into_slot());
+        self.ended(&grid, blocks, result);
+    }
+
+    /// The blocks that were taken behind a resident are to run otherwise.
+    fn replace(&mut self, at: usize, taken: Range<u64>) {
+        let resident = self.residents.remove(at);
+        let (grid, blocks) = (resident.grid().clone(), resident.gone() + 1);
+        self.free.push(resident.into_slot());
+        match self.begin(&grid, taken.clone()) {
+            Ok(other) => {
+                self.residents.insert(at, other);
+                self.ended(&grid, blocks, Ok(()));
+            }
+            Err(error) => self.ended(&grid, blocks + taken.count() as u64, Err(error)),
         }
     }
 }

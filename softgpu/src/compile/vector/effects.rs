@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    AtomicRmwOp, BlockArg, BlockCall, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef,
+    AtomicRmwOp, BlockArg, BlockCall, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef, types,
 };
 
 use super::compute::integers;
@@ -31,6 +31,10 @@ enum Way {
     Sum(Opcode, [Value; 2]),
     /// The value is `inside` where a distance, which goes up by `step` from lane to lane, is below a bound.
     Bounded { inside: Value, distance: Value, step: i64, cond: IntCC, bound: Value },
+    /// The value is `base` and a number of 32 bits made longer, where that is a multiple of 2 to the power of `zeros`, and faults otherwise.
+    Short { base: Value, long: Value, short: Value, step: i64, zeros: u32 },
+    /// The value is `bounded`, which is [`Way::Bounded`], where what is inside is such a multiple, and faults otherwise. The distance is from one.
+    Whole { bounded: Value, zeros: u32 },
 }
 
 /// So many operations are looked through for that.
@@ -267,6 +271,9 @@ impl<const LANES: usize> Translator<'_, LANES> {
 
     /// How a value follows from others of which it is known how lanes follow from the first one: nothing where that is not known.
     fn way_to(&self, value: Value) -> Option<Way> {
+        if let Some(way) = self.way_to_multiple(value) {
+            return Some(way);
+        }
         if let Shape::Affine { step, .. } = self.shape(value) {
             return Some(Way::Known(step));
         }
@@ -294,6 +301,59 @@ impl<const LANES: usize> Translator<'_, LANES> {
         }
     }
 
+    /// The terms of a value that is a sum.
+    fn terms(&self, value: Value) -> Option<[Value; 2]> {
+        match self.func.dfg.insts[self.func.dfg.value_def(value).inst()?] {
+            InstructionData::Binary { opcode: Opcode::Iadd, args } => {
+                Some(args.map(|arg| self.func.dfg.resolve_aliases(arg)))
+            }
+            _ => None,
+        }
+    }
+
+    /// What makes an address fault that is no multiple of a power of two: the number whose lowest bits it has at the top, and how many.
+    fn lowest_bits(&self, value: Value) -> Option<(Value, u32)> {
+        let InstructionData::Binary { opcode: Opcode::Ishl, args } =
+            self.func.dfg.insts[self.func.dfg.value_def(value).inst()?]
+        else {
+            return None;
+        };
+        let zeros = 64 - constant(self.func, args[1]).filter(|by| (48..64).contains(by))?;
+        Some((self.func.dfg.resolve_aliases(args[0]), zeros as u32))
+    }
+
+    /// The way to an address that faults where it is no multiple of a power of two, if all lanes' are where the first one's is: then one comparison
+    /// says both that it is, and that all lanes follow.
+    fn way_to_multiple(&self, value: Value) -> Option<Way> {
+        let [a, b] = self.terms(value)?;
+        let fits = |step: i64, zeros: u32| (1..=4096).contains(&step) && step % (1 << zeros) == 0;
+        if let Some((of, zeros)) = self.lowest_bits(b)
+            && let Some(Way::Bounded { inside, distance, step, .. }) = self.way_to(a)
+        {
+            let made = self.func.dfg.value_def(distance).inst()?;
+            let InstructionData::Binary { opcode: Opcode::Isub, args } = self.func.dfg.insts[made] else {
+                return None;
+            };
+            // The distance is one from such a multiple.
+            let from = constant(self.func, args[1]).is_some_and(|from| from % (1 << zeros) == 0);
+            let same = inside == of && self.func.dfg.resolve_aliases(args[0]) == of;
+            return (from && same && fits(step, zeros)).then_some(Way::Whole { bounded: a, zeros });
+        }
+        let [base, low] = self.terms(a)?;
+        let (long, zeros) = self.lowest_bits(low).filter(|low| low.0 == b)?;
+        let made = self.func.dfg.value_def(long).inst()?;
+        let InstructionData::Unary { opcode: Opcode::Uextend, arg } = self.func.dfg.insts[made] else {
+            return None;
+        };
+        let short = self.func.dfg.resolve_aliases(arg);
+        let Shape::Affine { step, .. } = self.shape(long) else { return None };
+        let good = self.shape(base) == UNIFORM
+            && self.type_of(short) == types::I32
+            && matches!(self.shape(short), Shape::Affine { .. })
+            && fits(step, zeros);
+        good.then_some(Way::Short { base, long, short, step, zeros })
+    }
+
     /// The values from which [`row_of`](Self::row_of) finds the way to a value's lanes.
     pub(super) fn row_parts(&self, value: Value, parts: &mut Vec<Value>) {
         let mut open = vec![(self.func.dfg.resolve_aliases(value), 0)];
@@ -305,6 +365,8 @@ impl<const LANES: usize> Translator<'_, LANES> {
                     parts.push(distance);
                     open.push((inside, depth + 1));
                 }
+                Some(Way::Short { base, long, short, .. }) => parts.extend([base, long, short]),
+                Some(Way::Whole { bounded, .. }) => open.push((bounded, depth)),
                 None => {}
             }
         }
@@ -334,6 +396,35 @@ impl<const LANES: usize> Translator<'_, LANES> {
                 let first = self.make(format!("{name} i64 {}, {}", a.first, b.first));
                 Ok(Some(Row { first, step, valid }))
             }
+            Way::Short { base, long, short, step, zeros } => {
+                if ![base, long, short].iter().all(|&part| self.is_at_hand(part)) {
+                    return Ok(None);
+                }
+                let (first, follows) = (self.get(short, Form::Scalar)?, self.get(short, Form::Valid)?);
+                let most = (u64::from(u32::MAX) - self.reach(step)) >> zeros;
+                let good = self.is_multiple("i32", &first, zeros, most);
+                let valid = self.both(&follows, &good);
+                let (base, long) = (self.get(base, Form::Scalar)?, self.get(long, Form::Scalar)?);
+                let first = self.make(format!("add i64 {base}, {long}"));
+                Ok(Some(Row { first, step, valid }))
+            }
+            Way::Whole { bounded, zeros } => {
+                let Some(Way::Bounded { inside, distance, step, cond, bound }) = self.way_to(bounded) else {
+                    return Ok(None);
+                };
+                let bound = constant(self.func, bound).and_then(|bound| u64::try_from(bound).ok());
+                let most = bound.and_then(|bound| {
+                    let least = u64::from(cond == IntCC::UnsignedLessThan);
+                    bound.checked_sub(self.reach(step) + least)
+                });
+                let Some(most) = most.filter(|_| self.is_at_hand(distance)) else { return Ok(None) };
+                let Some(row) = self.row_of(inside, depth + 1)? else { return Ok(None) };
+                let (first, follows) = (self.get(distance, Form::Scalar)?, self.get(distance, Form::Valid)?);
+                let good = self.is_multiple("i64", &first, zeros, most >> zeros);
+                let valid = self.both(&row.valid, &follows);
+                let valid = self.both(&valid, &good);
+                Ok(Some(Row { valid, ..row }))
+            }
             Way::Bounded { inside, distance, step, cond, bound } => {
                 if !self.is_at_hand(distance) {
                     return Ok(None);
@@ -350,6 +441,20 @@ impl<const LANES: usize> Translator<'_, LANES> {
                 Ok(Some(Row { valid, ..row }))
             }
         }
+    }
+
+    /// How far the last lane's number is from the first one's.
+    fn reach(&self, step: i64) -> u64 {
+        step.unsigned_abs() * (LANES as u64 - 1)
+    }
+
+    /// Whether a number is a multiple of 2 to the power of `zeros`, and so many times that at most. Turned about, the bits that have to be zero are the
+    /// highest ones.
+    fn is_multiple(&mut self, ty: &str, number: &str, zeros: u32, most: u64) -> String {
+        self.declared.insert(format!("declare {ty} @llvm.fshr.{ty}({ty}, {ty}, {ty})\n"));
+        let turned =
+            self.make(format!("call {ty} @llvm.fshr.{ty}({ty} {number}, {ty} {number}, {ty} {zeros})"));
+        self.make(format!("icmp ule {ty} {turned}, {most}"))
     }
 
     /// The row that an access to elements of so many bytes goes along, if it may.

@@ -23,6 +23,8 @@ pub(in crate::exec) struct Team {
     ended: u32,
     /// The clusters that are to live in the same place after this one.
     next: Range<u64>,
+    /// How many clusters have lived in the place before this one.
+    gone: u64,
     /// How many threads of a group run at once; 0 where they run one by one.
     lanes: usize,
 }
@@ -53,7 +55,7 @@ impl Team {
         let others = others.into_iter().zip(1..);
         let others = others
             .map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, lanes));
-        Self { first, others: others.collect(), ended: 0, next, lanes }
+        Self { first, others: others.collect(), ended: 0, next, gone: 0, lanes }
     }
 
     /// Begins another cluster of the same grid in the same place, for one of so many workers.
@@ -70,6 +72,7 @@ impl Team {
         }
         let Some(index) = self.next.next() else { return Next::Nothing };
         self.ended = 0;
+        self.gone += 1;
         self.first.again(index);
         self.others.iter_mut().for_each(|block| block.again(index));
         Next::Begun
@@ -78,6 +81,11 @@ impl Team {
     /// How many threads of a group run at once; 0 where they run one by one.
     pub(in crate::exec) fn lanes(&self) -> usize {
         self.lanes
+    }
+
+    /// How many clusters have ended in the place before the one that is there.
+    pub(in crate::exec) fn gone(&self) -> u64 {
+        self.gone
     }
 
     /// How many clusters were to follow that will not, where the grid has been aborted.
