@@ -12,6 +12,14 @@ __global__ void add(int* out, const int* a, const int* b, int n) {
     if (i < n) out[i] = a[i] + b[i];
 }
 
+static cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, cudaGraphNodeParams* params) {
+#if CUDART_VERSION < 13000
+    return cudaGraphAddNode(node, graph, nullptr, 0, params);
+#else
+    return cudaGraphAddNode(node, graph, nullptr, nullptr, 0, params);
+#endif
+}
+
 static void CUDART_CB count(void* data) { ++*(int*)data; }
 
 int main() {
@@ -118,6 +126,44 @@ int main() {
 
     CHECK(cudaGraphExecDestroy(executable));
     CHECK(cudaGraphDestroy(graph));
+
+    // A graph that becomes another one's child as it is: it and its nodes are known by their handles still, also to what is made of the parent.
+    cudaGraph_t child, found;
+    CHECK(cudaGraphCreate(&child, 0));
+    CHECK(cudaGraphAddMemsetNode(&set, child, nullptr, 0, &fill));
+    arguments[2] = &five;
+    CHECK(cudaGraphAddKernelNode(&first, child, &set, 1, &kernel));
+    CHECK(cudaGraphCreate(&graph, 0));
+    cudaGraphNodeParams moved = {};
+    moved.type = cudaGraphNodeTypeGraph;
+    moved.graph.graph = child;
+    moved.graph.ownership = cudaGraphChildGraphOwnershipMove;
+    cudaGraphNode_t part;
+    CHECK(add_node(&part, graph, &moved));
+    CHECK(cudaGraphChildGraphNodeGetGraph(part, &found));
+    REQUIRE(found == child, "another graph is the child");
+    cudaGraph_t other;
+    CHECK(cudaGraphCreate(&other, 0));
+    cudaGraphNode_t none;
+    EXPECT_ERROR(add_node(&none, other, &moved), cudaErrorInvalidValue);
+    EXPECT_ERROR(cudaGraphDestroy(child), cudaErrorInvalidValue);
+    moved.graph.graph = graph;
+    EXPECT_ERROR(add_node(&none, graph, &moved), cudaErrorInvalidValue);
+    EXPECT_ERROR(add_node(&none, child, &moved), cudaErrorInvalidValue);
+    CHECK(cudaGraphDestroy(other));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(cudaGraphLaunch(executable, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    for (int v : a.download()) REQUIRE(v == 5, "moved: an element is %d", v);
+    arguments[2] = &eleven;
+    CHECK(cudaGraphExecKernelNodeSetParams(executable, first, &kernel));
+    CHECK(cudaGraphLaunch(executable, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    for (int v : a.download()) REQUIRE(v == 11, "moved and changed: an element is %d", v);
+
+    CHECK(cudaGraphExecDestroy(executable));
+    CHECK(cudaGraphDestroy(graph));
+    EXPECT_ERROR(cudaGraphDestroy(child), cudaErrorInvalidValue);
     CHECK(cudaEventDestroy(fork));
     CHECK(cudaEventDestroy(join));
     CHECK(cudaStreamDestroy(stream));

@@ -130,6 +130,14 @@ pub(crate) struct MemAllocNodeParams {
     pub(crate) ptr: usize,
 }
 
+/// `CUDA_CHILD_GRAPH_NODE_PARAMS`. Before 12.9 the ownership was reserved, and zero.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChildGraphParams {
+    pub(crate) graph: GraphRef,
+    pub(crate) ownership: c_int,
+}
+
 /// `CUDA_CONDITIONAL_NODE_PARAMS`; `cudaConditionalNodeParams` is its beginning.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

@@ -11,9 +11,9 @@ use super::ordinal;
 use super::stream::DEFAULT_DOMAIN_MAP;
 use crate::abi::launch::{check_updatable, cluster_of, cluster_value};
 use crate::abi::types::{
-    AttributeValue, ConditionalNodeParams, EventRef, GraphEdgeData, GraphNodeParams, GraphRef,
-    HostNodeParams, MemAllocNodeParams, MemLocation, MemPoolProps, MemsetParams, NodeRef, launch_attribute,
-    location, node_type,
+    AttributeValue, ChildGraphParams, ConditionalNodeParams, EventRef, GraphEdgeData, GraphNodeParams,
+    GraphRef, HostNodeParams, MemAllocNodeParams, MemLocation, MemPoolProps, MemsetParams, NodeRef,
+    launch_attribute, location, node_type,
 };
 use crate::abi::{CStrArg, In, Out};
 use crate::core::error::{invalid, not_implemented};
@@ -24,6 +24,10 @@ use crate::graph::{self, Choice, GraphAllocation, HostCall, Kernel, Op};
 const PINNED: c_int = 1;
 /// `cudaGraphCondAssignDefault`.
 const ASSIGN_DEFAULT: c_uint = 1;
+/// `cudaGraphChildGraphOwnershipClone`.
+const OWNERSHIP_CLONE: c_int = 0;
+/// `cudaGraphChildGraphOwnershipMove`.
+const OWNERSHIP_MOVE: c_int = 1;
 
 /// What a fill node does.
 pub(crate) fn fill_node(params: &MemsetParams) -> Result<Op> {
@@ -120,7 +124,13 @@ pub(crate) fn add_general(
     // SAFETY: the program says that so many are there.
     let dependencies = unsafe { dependencies.list(count) }?;
     if given.kind == node_type::GRAPH {
-        return out.set(graph::add_child(graph, &dependencies, payload(&given))?);
+        let ChildGraphParams { graph: child, ownership } = payload(&given);
+        let moved = match ownership {
+            OWNERSHIP_CLONE => false,
+            OWNERSHIP_MOVE => true,
+            other => return Err(invalid(format!("{other} is no ownership of a child graph"))),
+        };
+        return out.set(graph::add_child(graph, &dependencies, child, moved)?);
     }
     // The program is told what graphs will be done as the condition says.
     let mut wanted: ConditionalNodeParams = payload(&given);
@@ -156,6 +166,8 @@ pub(crate) unsafe trait Payload: Copy {}
 unsafe impl Payload for usize {}
 // SAFETY: numbers.
 unsafe impl Payload for u64 {}
+// SAFETY: numbers.
+unsafe impl Payload for ChildGraphParams {}
 // SAFETY: numbers and an address.
 unsafe impl Payload for MemsetParams {}
 // SAFETY: an address, and a function that may be null; it is the program's own, which answers for it.

@@ -259,7 +259,7 @@ door! {
     fn cuGraphAddChildGraphNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, child: Raw) |core| {
         out.check()?;
         // SAFETY: the program says that so many are there.
-        out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child)?)
+        out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child, false)?)
     }
     fn cuGraphAddEventRecordNode(out: Out<Raw>, graph: Raw, after: In<Raw>, count: usize, event: usize) |core| {
         add(out, graph, after, count, || event_op(event, true))

@@ -10,7 +10,7 @@ use crate::core::Result;
 use crate::driver::proc_address;
 
 /// Asks the driver door for a function, as a program compiled for `version` would call it.
-fn look_up(
+pub(super) fn look_up(
     symbol: CStrArg,
     function: Out<*mut c_void>,
     version: u32,

@@ -36,29 +36,34 @@ fn lasting_name(name: &str) -> *const c_char {
     names.entry(name.to_owned()).or_insert_with(|| CString::new(name).unwrap_or_default()).as_ptr()
 }
 
+/// What there is to know of a function.
+pub(super) fn attributes_of(symbol: *const c_void) -> Result<FuncAttributes> {
+    let (core, function) = function(symbol)?;
+    let info = core.function_info(&function)?;
+    let attribute = |number| core.function_attribute(&function, number);
+    Ok(FuncAttributes {
+        shared_size_bytes: info.static_shared as usize,
+        const_size_bytes: info.const_bytes as usize,
+        local_size_bytes: info.local_bytes as usize,
+        max_threads_per_block: info.max_threads as c_int,
+        num_regs: info.registers as c_int,
+        ptx_version: info.ptx_version as c_int,
+        binary_version: info.binary_version as c_int,
+        max_dynamic_shared_size_bytes: core.max_dynamic_shared(&function)?,
+        preferred_shmem_carveout: function.carveout.load(Ordering::Relaxed),
+        cluster_dim_must_be_set: attribute(10)?,
+        required_cluster: [attribute(11)?, attribute(12)?, attribute(13)?],
+        non_portable_cluster_size_allowed: attribute(14)?,
+        cluster_scheduling_policy: attribute(15)?,
+        ..FuncAttributes::default()
+    })
+}
+
 api! {
     /// `cudaFuncGetAttributes`
     fn get_attributes as "cudaFuncGetAttributes" (attributes: Out<FuncAttributes>, symbol: *const c_void) {
         attributes.check()?;
-        let (core, function) = function(symbol)?;
-        let info = core.function_info(&function)?;
-        let attribute = |number| core.function_attribute(&function, number);
-        attributes.set(FuncAttributes {
-            shared_size_bytes: info.static_shared as usize,
-            const_size_bytes: info.const_bytes as usize,
-            local_size_bytes: info.local_bytes as usize,
-            max_threads_per_block: info.max_threads as c_int,
-            num_regs: info.registers as c_int,
-            ptx_version: info.ptx_version as c_int,
-            binary_version: info.binary_version as c_int,
-            max_dynamic_shared_size_bytes: core.max_dynamic_shared(&function)?,
-            preferred_shmem_carveout: function.carveout.load(Ordering::Relaxed),
-            cluster_dim_must_be_set: attribute(10)?,
-            required_cluster: [attribute(11)?, attribute(12)?, attribute(13)?],
-            non_portable_cluster_size_allowed: attribute(14)?,
-            cluster_scheduling_policy: attribute(15)?,
-            ..FuncAttributes::default()
-        })
+        attributes.set(attributes_of(symbol)?)
     }
 
     /// `cudaFuncSetAttribute`

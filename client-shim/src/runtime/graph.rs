@@ -193,7 +193,7 @@ api! {
     ) {
         out.check()?;
         // SAFETY: the program says that so many are there.
-        out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child)?)
+        out.set(graph::add_child(graph, &unsafe { after.list(count) }?, child, false)?)
     }
 
     /// `cudaGraphAddEventRecordNode`

@@ -22,7 +22,7 @@ const UPDATE_KIND_CHANGED: c_int = 3;
 const DEVICE_LAUNCH: u64 = 4;
 
 /// Instantiates a graph.
-fn instantiate_graph(out: Out<GraphExecRef>, graph: GraphRef, flags: u64) -> Result<()> {
+pub(super) fn instantiate_graph(out: Out<GraphExecRef>, graph: GraphRef, flags: u64) -> Result<()> {
     out.check()?;
     if flags & DEVICE_LAUNCH != 0 {
         return Err(not_implemented("a graph that is launched by the device"));
@@ -31,6 +31,20 @@ fn instantiate_graph(out: Out<GraphExecRef>, graph: GraphRef, flags: u64) -> Res
         return Err(invalid("unknown flags"));
     }
     out.set(graph::instantiate(graph, flags)?)
+}
+
+/// Makes an executable graph do what a graph does, and says by `told` whether that went and which node is in its way.
+pub(super) fn update(exec: GraphExecRef, graph: GraphRef, told: impl FnOnce(c_int, NodeRef)) -> Result<()> {
+    let (result, node) = match graph::exec_update(exec, graph)? {
+        Ok(()) => (0, 0),
+        Err(Mismatch::Topology) => (UPDATE_TOPOLOGY_CHANGED, 0),
+        Err(Mismatch::Kind(node)) => (UPDATE_KIND_CHANGED, node),
+    };
+    told(result, node);
+    if result == 0 {
+        return Ok(());
+    }
+    Err(Error::new(Code::GraphExecUpdateFailure, "the graphs have different shapes"))
 }
 
 api! {
@@ -76,16 +90,9 @@ api! {
     fn exec_update as "cudaGraphExecUpdate" (
         exec: GraphExecRef, graph: GraphRef, out: Out<GraphExecUpdateResultInfo>,
     ) {
-        let (result, node) = match graph::exec_update(exec, graph)? {
-            Ok(()) => (0, 0),
-            Err(Mismatch::Topology) => (UPDATE_TOPOLOGY_CHANGED, 0),
-            Err(Mismatch::Kind(node)) => (UPDATE_KIND_CHANGED, node),
-        };
-        out.set_if_wanted(GraphExecUpdateResultInfo { result, error_node: node, error_from_node: 0 });
-        if result == 0 {
-            return Ok(());
-        }
-        Err(Error::new(Code::GraphExecUpdateFailure, "the graphs have different shapes"))
+        update(exec, graph, |result, node| {
+            out.set_if_wanted(GraphExecUpdateResultInfo { result, error_node: node, error_from_node: 0 });
+        })
     }
 
     /// `cudaGraphNodeSetEnabled`

@@ -12,6 +12,7 @@ mod array;
 mod capture;
 mod copy;
 mod device;
+mod eleven;
 mod entry;
 mod entry_point;
 mod errors;

@@ -419,6 +419,11 @@ entry_points! {
 
 /// The function that a runtime of a version (12090 is 12.9) has under a name.
 pub(crate) fn find(name: &str, version: u32) -> Option<Address> {
+    if version < OLDEST
+        && let Some(address) = super::eleven::find(name)
+    {
+        return Some(address);
+    }
     let version = version.max(OLDEST);
     let in_version = |name| rows_of(TABLE, name).iter().find(|row| row.is_in(version));
     if let Some(row) = in_version(name) {
@@ -462,6 +467,25 @@ mod tests {
         assert_ne!(find("cudaMemAdvise", 12090), find("cudaMemAdvise", 13000));
         assert_eq!(find("cudaGetDeviceProperties_v2", 13000), None);
         assert_eq!(find("cudaMemAdvise", 11080), find("cudaMemAdvise", 12000));
+    }
+
+    #[test]
+    fn a_runtime_of_cuda_11_gets_the_functions_that_it_declares_otherwise() {
+        let otherwise = [
+            "cudaFuncGetAttributes",
+            "cudaGetDriverEntryPoint",
+            "cudaGetDriverEntryPoint_ptsz",
+            "cudaGraphExecUpdate",
+            "cudaGraphInstantiate",
+        ];
+        for name in otherwise {
+            assert!(find(name, 11080).is_some(), "{name}");
+            assert_ne!(find(name, 11080), find(name, 12000), "{name}");
+        }
+        for name in ["cudaGraphLaunch", "cudaStreamGetCaptureInfo", "cudaStreamGetCaptureInfo_v2"] {
+            assert!(find(name, 11080).is_some(), "{name}");
+            assert_eq!(find(name, 11080), find(name, 12000), "{name}");
+        }
     }
 
     #[test]

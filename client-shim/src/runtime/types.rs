@@ -390,6 +390,10 @@ device_prop! {
 /// `cudaGetDeviceProperties` of libcudart.so.12 still fills.
 pub(crate) const DEVICE_PROP_11_BYTES: usize = std::mem::offset_of!(DeviceProp12, hostRegisterSupported);
 
+/// How much of [`FuncAttributes`] the 11.x layout has, up to 11.8.
+pub(crate) const FUNC_ATTRIBUTES_11_BYTES: usize =
+    std::mem::offset_of!(FuncAttributes, cluster_dim_must_be_set);
+
 #[cfg(test)]
 crate::abi::signature::structures!(Dim3, Extent, PitchedPtr, ChannelDesc);
 

@@ -43,8 +43,8 @@ of_the_core! {
     /// Adds a node to a graph, after the nodes it depends on: the node's handle. Dependencies of another graph, or given
     /// twice, are an invalid value.
     fn add(graph: Raw, dependencies: &[Raw], op: Op) -> Raw;
-    /// `cudaGraphAddChildGraphNode`: the child is copied.
-    fn add_child(graph: Raw, dependencies: &[Raw], child: Raw) -> Raw;
+    /// `cudaGraphAddChildGraphNode`: the child is copied, or belongs to the node from now on where it is `moved`.
+    fn add_child(graph: Raw, dependencies: &[Raw], child: Raw, moved: bool) -> Raw;
     /// Adds a node that does what so many new graphs do, as the condition of a handle says: its handle, and where the graphs' are.
     fn add_conditional(graph: Raw, dependencies: &[Raw], handle: u64, choice: Choice, graphs: u32) -> (Raw, usize);
     /// `cudaGraphDestroyNode`: the node's edges go with it.

@@ -155,6 +155,31 @@ impl Tables {
         Ok(false)
     }
 
+    /// Whether a graph can be made a child of another one as it is.
+    fn can_move(&mut self, child: Raw, parent: Raw) -> Result<()> {
+        if self.graph(child)?.is_child {
+            return Err(invalid("a child graph belongs to its node, and cannot be moved to another graph"));
+        }
+        if self.has_conditional(child)? {
+            return Err(Error::new(
+                Code::NotSupported,
+                "graphs with conditional nodes cannot be child graphs",
+            ));
+        }
+        let mut open = vec![child];
+        while let Some(graph) = open.pop() {
+            if graph == parent {
+                return Err(invalid("a graph cannot be moved into itself"));
+            }
+            for node in self.graph(graph)?.nodes.clone() {
+                if let Op::Child(inner) = self.node(node)?.op {
+                    open.push(inner);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn clone_graph(&mut self, raw: Raw, is_child: bool) -> Result<Raw> {
         if self.has_conditional(raw)? {
             return Err(Error::new(Code::NotSupported, "graphs with conditional nodes cannot be cloned"));
@@ -332,9 +357,19 @@ impl GraphStore {
         self.with(|tables| tables.add_node(graph, dependencies, op))
     }
 
-    /// `cudaGraphAddChildGraphNode`: the child is copied.
-    pub(crate) fn add_child(&self, graph: Raw, dependencies: &[Raw], child: Raw) -> Result<Raw> {
+    /// `cudaGraphAddChildGraphNode`: the child is copied, or belongs to the node from now on where it is `moved`.
+    pub(crate) fn add_child(&self, graph: Raw, dependencies: &[Raw], child: Raw, moved: bool) -> Result<Raw> {
         self.with(|tables| {
+            if moved {
+                tables.can_move(child, graph)?;
+                let added = tables.add_node(graph, dependencies, Op::Child(child))?;
+                let found = tables.graph(child)?;
+                found.is_child = true;
+                let objects = std::mem::take(&mut found.objects);
+                let kept = &mut tables.graph(graph)?.objects;
+                objects.into_iter().for_each(|(object, count)| *kept.entry(object).or_default() += count);
+                return Ok(added);
+            }
             let copy = tables.clone_graph(child, true)?;
             let added = tables.add_node(graph, dependencies, Op::Child(copy));
             if added.is_err() {
@@ -621,7 +656,7 @@ mod tests {
         let store = GraphStore::default();
         let (outer, inner) = (store.create(), store.create());
         let nodes = chain(&store, inner, 2);
-        let child = store.add_child(outer, &[], inner).unwrap();
+        let child = store.add_child(outer, &[], inner, false).unwrap();
         chain(&store, inner, 5);
         store.destroy(inner).unwrap();
         let exec = store.exec(store.instantiate(outer, 0).unwrap()).unwrap();
@@ -655,6 +690,27 @@ mod tests {
     }
 
     #[test]
+    fn a_moved_child_is_the_graph_itself() {
+        let store = GraphStore::default();
+        let (outer, middle, inner) = (store.create(), store.create(), store.create());
+        let nodes = chain(&store, inner, 2);
+        let child = store.add_child(middle, &[], inner, true).unwrap();
+        assert!(matches!(store.op(child), Ok(Op::Child(graph)) if graph == inner));
+        // It belongs to its node, and no graph is part of itself.
+        for parent in [outer, middle, inner] {
+            assert!(store.add_child(parent, &[], inner, true).is_err());
+        }
+        assert!(store.add_child(middle, &[], middle, true).is_err());
+        assert!(store.add_child(inner, &[], middle, true).is_err());
+        assert!(store.destroy(inner).is_err());
+        store.add_child(outer, &[], middle, true).unwrap();
+        let exec = store.exec(store.instantiate(outer, 0).unwrap()).unwrap();
+        assert_eq!(exec.steps().iter().map(|step| step.node).collect::<Vec<_>>(), nodes);
+        store.destroy(outer).unwrap();
+        assert!(store.check(middle).is_err() && store.check(inner).is_err());
+    }
+
+    #[test]
     fn a_child_graph_of_an_executable_graph_can_be_exchanged() {
         let store = GraphStore::default();
         let free = |graph, after: &[Raw], addr| store.add(graph, after, Op::Free(addr)).unwrap();
@@ -666,8 +722,8 @@ mod tests {
         };
         let (outer, middle) = (store.create(), store.create());
         let before = free(middle, &[], 1);
-        let nested = store.add_child(middle, &[before], inner(2, 3)).unwrap();
-        let child = store.add_child(outer, &[], middle).unwrap();
+        let nested = store.add_child(middle, &[before], inner(2, 3), false).unwrap();
+        let child = store.add_child(outer, &[], middle, false).unwrap();
         let last = free(outer, &[child], 4);
         let raw = store.instantiate(outer, 0).unwrap();
         let does = || -> Vec<u64> {
@@ -677,7 +733,7 @@ mod tests {
         assert_eq!(does(), [1, 2, 3, 4]);
         let other = store.create();
         let node = free(other, &[], 5);
-        store.add_child(other, &[node], inner(6, 7)).unwrap();
+        store.add_child(other, &[node], inner(6, 7), false).unwrap();
         store.exec_set_child(raw, child, other).unwrap();
         assert_eq!(does(), [5, 6, 7, 4]);
         // The graph's own copy of the nested child is what its node's handle is found in.

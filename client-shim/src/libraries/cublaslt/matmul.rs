@@ -9,6 +9,7 @@ use rgpu_libraries::{
 use super::descriptors::{Algorithm, Layout, Product, read};
 use super::library::enter;
 use crate::abi::c_functions;
+use crate::core::error::say_once;
 use crate::libraries::cublas::status::{Result, guard, invalid, unsupported};
 use crate::libraries::cublas::types::{compute_type, data_type, is_complex, operation, parts_at};
 
@@ -234,6 +235,26 @@ impl Form {
     }
 }
 
+/// Without its own products of matrices, which `rgpu run` turns off, XLA makes of `2 * (a @ b + bias)` the product with the factor 2 and the bias:
+/// but a bias is added behind the factor. The same call is right for `2 * (a @ b) + bias`, so all that can be done here is to say so.
+fn warn_of_xla(m: &Matmul, epilogue: u32) {
+    if epilogue & epilogue::BIAS == 0
+        || m.alpha == Scalar::real(1.0)
+        || m.alpha.addr != 0
+        || m.alpha_vector != 0
+    {
+        return;
+    }
+    let turned_off =
+        std::env::var("XLA_FLAGS").is_ok_and(|flags| flags.contains("xla_gpu_enable_triton_gemm=false"));
+    if turned_off {
+        say_once(
+            "XLA has put a factor and a bias into one product of matrices. If the program multiplies the sum with the bias, and not the product alone, \
+             XLA's result is wrong (a fault of XLA's). XLA_FLAGS=--xla_gpu_enable_triton_gemm=true computes it right, and more slowly",
+        );
+    }
+}
+
 c_functions! {
     /// `cublasLtMatmul`
     #[allow(clippy::too_many_arguments, reason = "so the call is declared")]
@@ -252,6 +273,7 @@ c_functions! {
             let layouts = [read(a_layout)?, read(b_layout)?, read(c_layout)?, read(d_layout)?];
             let mut form = Form::of(&product, [&layouts[0], &layouts[1], &layouts[2], &layouts[3]])?;
             form.factors(product.pointer_mode, alpha, beta)?;
+            warn_of_xla(&form.matmul, product.epilogue);
             let swapped = form.swapped;
             let m = &mut form.matmul;
             (m.a.addr, m.b.addr) = if swapped { (b, a) } else { (a, b) };
