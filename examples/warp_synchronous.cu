@@ -209,6 +209,19 @@ __global__ void one_after_another(volatile int* turn, int* order) {
     }
 }
 
+// A lock that serves in the order of tickets, in memory of the block: lanes look at whose turn it is while one that has left the loop is to go on.
+__global__ void tickets(int* value) {
+    __shared__ int next, served;
+    if (threadIdx.x == 0) next = served = 0;
+    __syncthreads();
+    int mine = atomicAdd(&next, 1);
+    while (*(volatile int*)&served != mine) {
+    }
+    *(volatile int*)value = *(volatile int*)value * 3 + mine;
+    __threadfence();
+    *(volatile int*)&served = mine + 1;
+}
+
 // Runs a kernel, for at most so long that somebody still waits for it.
 #define RUN(...)                       \
     do {                               \
@@ -298,6 +311,13 @@ int main() {
             RUN(lock_before<<<2, 64>>>(out, out + 1, 3));
         same(name, 0, out[0], 0);
         same(name, 1, out[1], 2 * 64 * 3);
+    }
+    for (int threads : {2, 32, 96}) {
+        unsigned wanted = 0;
+        for (int i = 0; i < threads; i++) wanted = wanted * 3 + i;
+        out[0] = 0;
+        RUN(tickets<<<1, threads>>>(out));
+        same("tickets", threads, out[0], (int)wanted);
     }
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));

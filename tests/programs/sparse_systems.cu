@@ -423,6 +423,9 @@ static void blocks_and_bands(Object handle) {
     size_t room = 7;
     CALL(cusparseDgtsv2_bufferSizeExt, (Object, int, int, double*, double*, double*, double*, int, size_t*), handle, ROWS, 2, beside.data,
          main_.data, beside.data, right.data, 5, &room);
+    // Its size can be asked for without any of that.
+    CALL(cusparseDgtsv2_bufferSizeExt, (Object, int, int, double*, double*, double*, double*, int, size_t*), handle, ROWS, 2, nullptr,
+         nullptr, nullptr, nullptr, 5, &room);
     CALL(cusparseDgtsv2, (Object, int, int, double*, double*, double*, double*, int, void*), handle, ROWS, 2, beside.data, main_.data,
          beside.data, right.data, 5, nullptr);
     Values solved = right.get();

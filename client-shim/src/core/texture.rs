@@ -1,7 +1,7 @@
 //! Texture and surface objects: what a program says of one, and the header that the software GPU finds in memory
 //! ([`rgpu_device::texture`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
@@ -100,16 +100,25 @@ pub(crate) struct Object {
 /// The living objects, by their handles.
 static OBJECTS: LazyLock<Mutex<HashMap<u64, Arc<Object>>>> = LazyLock::new(Mutex::default);
 
+/// The handles of objects that have been destroyed, of either kind.
+static DESTROYED: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(Mutex::default);
+
 /// Keeps what a program said of the object with this handle.
 pub(super) fn insert(handle: u64, object: Object) {
     OBJECTS.lock().insert(handle, Arc::new(object));
 }
 
-/// Takes an object out; it has to be a surface, or a texture.
-pub(super) fn remove(handle: u64, surface: bool) -> Result<()> {
-    get(handle, surface)?;
+/// Takes an object out; it has to be a surface, or a texture. False for one that has been destroyed before: devices say nothing to that, and programs
+/// whose objects are copied and destroyed with each copy (COLMAP's SiftGPU) count on it.
+pub(super) fn remove(handle: u64, surface: bool) -> Result<bool> {
+    let found = get(handle, surface);
+    if found.is_err() && !OBJECTS.lock().contains_key(&handle) && DESTROYED.lock().contains(&handle) {
+        return Ok(false);
+    }
+    found?;
     OBJECTS.lock().remove(&handle);
-    Ok(())
+    DESTROYED.lock().insert(handle);
+    Ok(true)
 }
 
 /// A living texture or surface.

@@ -90,11 +90,15 @@ struct Warp {
     grouped: u32,
     /// How often lanes have let others go first while the rest of the warp waited for them without being asked to by name.
     rounds: u32,
+    /// How often lanes have gone on from one place while others of the warp waited for all at a place behind it.
+    passed: u32,
 }
 
 /// For so many rounds lanes that wait for their warp where the program does not say whom for wait for lanes that let others go first: these may
 /// just be in a long loop, or wait for other warps and blocks.
 const PATIENCE: u32 = 1000;
+/// So often lanes go on from a place, in a loop most likely, while others wait behind it. Then these go on: the loop may wait for what they are to do.
+const TURNS: u32 = 500;
 /// For so many where that has been in vain before: such lanes most likely wait for what one of the others is to do.
 const LITTLE_PATIENCE: u32 = 4;
 
@@ -722,7 +726,12 @@ impl Resident {
         }
         // The forms without a mask take those who are here once nobody else in the warp can come, or is not likely to.
         if alone != 0 && self.warps[w].ready == 0 {
-            let Some(stop) = lanes(alone).map(|l| self.cut(w, l).0).min() else { return };
+            let stops = || lanes(alone).map(|l| self.cut(w, l).0);
+            let Some((mut stop, last)) = stops().min().zip(stops().max()) else { return };
+            let passes = stop != last;
+            if passes && self.warps[w].passed >= TURNS {
+                stop = last;
+            }
             let group = lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
             let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
             let warp = &mut self.warps[w];
@@ -739,6 +748,7 @@ impl Resident {
                 }
             }
             self.warps[w].rounds = 0;
+            self.warps[w].passed = if passes && stop != last { self.warps[w].passed + 1 } else { 0 };
             self.execute(w, kind, group, 0);
         }
     }

@@ -106,7 +106,6 @@ impl Core {
 
     /// Destroys a texture or surface object.
     pub(crate) fn destroy_object(&self, handle: u64, surface: bool) -> Result<()> {
-        texture::remove(handle, surface)?;
-        self.free(handle)
+        if texture::remove(handle, surface)? { self.free(handle) } else { Ok(()) }
     }
 }

@@ -18,9 +18,6 @@ fn systems(
     if n < 3 {
         return invalid(format!("{n} equations, and there are at least three"));
     }
-    if lists.contains(&0) || x == 0 {
-        return invalid("A diagonal or the right sides are null");
-    }
     let middle = lists.len() / 2;
     let at = |index: Option<usize>| index.and_then(|index| lists.get(index)).map_or(0, |&addr| addr as u64);
     Ok(BandSolve {
@@ -37,6 +34,14 @@ fn systems(
         highest: at(Some(middle + 2)),
         x: x as u64,
     })
+}
+
+/// Has systems solved whose values are there: how much room that takes can be asked for without any.
+fn solve(handle: usize, work: &BandSolve, lists: &[usize]) -> Result<()> {
+    if lists.contains(&0) || work.x == 0 {
+        return invalid("A diagonal or the right sides are null");
+    }
+    queue(handle)?.post(work)
 }
 
 /// Several right sides of one matrix.
@@ -100,7 +105,8 @@ typed! {
     ] (
         handle: usize, m: i32, n: i32, lower: usize, diagonal: usize, upper: usize, x: usize, ld: i32, _buffer: usize,
     ) {
-        queue(handle)?.post(&of_one(KIND, (m, n), [lower, diagonal, upper], (x, ld))?)
+        let lists = [lower, diagonal, upper];
+        solve(handle, &of_one(KIND, (m, n), lists, (x, ld))?, &lists)
     }
 
     [
@@ -122,7 +128,8 @@ typed! {
         handle: usize, m: i32, lower: usize, diagonal: usize, upper: usize, x: usize, problems: i32, stride: i32,
         _buffer: usize,
     ) {
-        queue(handle)?.post(&apart(KIND, m, [lower, diagonal, upper], x, (problems, stride))?)
+        let lists = [lower, diagonal, upper];
+        solve(handle, &apart(KIND, m, lists, x, (problems, stride))?, &lists)
     }
 
     [
@@ -144,7 +151,8 @@ typed! {
         handle: usize, algorithm: i32, m: i32, lower: usize, diagonal: usize, upper: usize, x: usize, problems: i32,
         _buffer: usize,
     ) {
-        queue(handle)?.post(&interleaved(KIND, (algorithm, 2), m, &[lower, diagonal, upper], x, problems)?)
+        let lists = [lower, diagonal, upper];
+        solve(handle, &interleaved(KIND, (algorithm, 2), m, &lists, x, problems)?, &lists)
     }
 
     [
@@ -167,7 +175,7 @@ typed! {
         highest: usize, x: usize, problems: i32, _buffer: usize,
     ) {
         let lists = [lowest, lower, diagonal, upper, highest];
-        queue(handle)?.post(&interleaved(KIND, (algorithm, 0), m, &lists, x, problems)?)
+        solve(handle, &interleaved(KIND, (algorithm, 0), m, &lists, x, problems)?, &lists)
     }
 
     [cusparseSnnz => F32, cusparseDnnz => F64, cusparseCnnz => C32, cusparseZnnz => C64] (
