@@ -13,10 +13,21 @@ fn encode(ty: &str, value: i64) -> Vec<u8> {
         "f16" => (super::oracle::Format::F16.integer(value.into(), "rn") as u16).to_le_bytes().to_vec(),
         "bf16" => ((f32_bits >> 16) as u16).to_le_bytes().to_vec(),
         "f32" | "tf32" => f32_bits.to_le_bytes().to_vec(),
+        // No more than three bits are set one behind the other, which numbers of 8 bits have room for.
+        "e5m2" => vec![(super::oracle::Format::F16.integer(value.into(), "rn") >> 8) as u8],
+        "e4m3" => vec![eighth(value)],
         "f64" => (value as f64).to_bits().to_le_bytes().to_vec(),
         "s32" => (value as i32).to_le_bytes().to_vec(),
         _ => vec![value as u8],
     }
+}
+
+/// A small integer with four bits of exponent and three of mantissa.
+fn eighth(value: i64) -> u8 {
+    let size = value.unsigned_abs();
+    let Some(exponent) = size.checked_ilog2() else { return 0 };
+    let mantissa = (size << 3 >> exponent) & 7;
+    u8::from(value < 0) << 7 | (exponent as u8 + 7) << 3 | mantissa as u8
 }
 
 /// How many bits an element takes.
@@ -215,9 +226,16 @@ fn wmma(kind: &Wmma, by_rows: [bool; 4], space: &str, product: &str) {
 }
 
 /// Runs one warp.
+/// What most kernels are for.
+const OLDER: &str = ".version 8.6\n.target sm_80";
+
 fn launch(prelude: &str, body: &str, input: &[u8], output: usize) -> Vec<u8> {
+    launch_for(OLDER, prelude, body, input, output)
+}
+
+fn launch_for(target: &str, prelude: &str, body: &str, input: &[u8], output: usize) -> Vec<u8> {
     let ptx = format!(
-        ".version 8.6\n.target sm_80\n.address_size 64\n{prelude}\n\
+        "{target}\n.address_size 64\n{prelude}\n\
          .visible .entry test(.param .u64 in, .param .u64 out, .param .u32 n, .param .align 16 .b8 extra[64]) {{\n\
          .reg .b64 pin, pout; ld.param.u64 pin, [in]; ld.param.u64 pout, [out];\n{body}\nret; }}\n"
     );
@@ -288,7 +306,16 @@ const MMA: &[Mma] = &[
     ((8, 8, 128), ["s32", "b1", "b1", "s32"]),
     ((16, 8, 128), ["s32", "b1", "b1", "s32"]),
     ((16, 8, 256), ["s32", "b1", "b1", "s32"]),
+    ((16, 8, 16), ["f32", "e4m3", "e5m2", "f32"]),
+    ((16, 8, 16), ["f16", "e5m2", "e5m2", "f16"]),
+    ((16, 8, 32), ["f32", "e4m3", "e4m3", "f32"]),
+    ((16, 8, 32), ["f32", "e5m2", "e4m3", "f32"]),
+    ((16, 8, 32), ["f16", "e4m3", "e5m2", "f16"]),
 ];
+
+/// Products of which a warp makes four: types of d, a, b, c.
+const QUAD_PAIRS: [[&str; 4]; 3] =
+    [["f32", "f16", "f16", "f32"], ["f16", "f16", "f16", "f16"], ["f32", "f16", "f16", "f16"]];
 
 /// How many elements along k stand together in a register.
 fn together(ty: &str) -> usize {
@@ -340,6 +367,11 @@ fn mma(kind: &Mma, product: &str) {
         input.extend(fragment(&c, ct, &place_c, lane));
         output.extend(fragment(&d, dt, &place_c, lane));
     }
+    run_mma(&mma_opcode(kind, product), kind.1, counts, &input, &output);
+}
+
+/// Has a warp multiply fragments of so many words, which lie one lane's behind the other's, as those of what comes of them do.
+fn run_mma(opcode: &str, [dt, at, bt, ct]: [&str; 4], counts: [usize; 4], input: &[u8], output: &[u8]) {
     let each = input.len() / 32;
     let mut body = format!(
         ".reg .b32 lane; .reg .b64 o; mov.u32 lane, %laneid; mul.wide.u32 o, lane, {each}; add.u64 pin, pin, o; mul.wide.u32 o, lane, {}; add.u64 pout, pout, o;\n",
@@ -361,14 +393,19 @@ fn mma(kind: &Mma, product: &str) {
             offset += bytes;
         }
     }
-    let opcode = mma_opcode(kind, product);
     let [ra, rb, rc, rd] =
         [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(name, i)| registers(name, counts[i]));
     writeln!(body, "{opcode} {rd}, {ra}, {rb}, {rc};").unwrap();
     for index in 0..counts[3] {
         writeln!(body, "st.global.b{} [pout+{}], d{index};", 8 * bytes, index * bytes).unwrap();
     }
-    let got = launch("", &body, &input, output.len());
+    let got = launch_for(
+        if bits(at) == 8 { ".version 8.7\n.target sm_89" } else { OLDER },
+        "",
+        &body,
+        input,
+        output.len(),
+    );
     assert_eq!(got, output, "{opcode}");
 }
 
@@ -379,6 +416,63 @@ fn mma_runs() -> Vec<(&'static Mma, &'static str)> {
 #[test]
 fn mma_multiplies_fragments() {
     mma_runs().into_iter().for_each(|(kind, product)| mma(kind, product));
+}
+
+/// Lane and element of a fragment, among the eight lanes of a product: four, and four that stand 16 further.
+type Place = (usize, usize);
+
+/// Where the manual has the elements of the factors, by rows or by columns, and of sums.
+fn place_in_pair(matrix: char, ty: &str, by_rows: bool, line: usize, i: usize) -> Place {
+    let (quarter, half) = (line % 4, line / 4);
+    match (matrix, by_rows, ty) {
+        ('a', true, _) => (line, i),
+        ('a', false, _) => (i + 4 * half, quarter),
+        ('b', true, _) => (quarter, i + 4 * half),
+        ('b', false, _) => (i, line),
+        (_, _, "f16") => (line, i),
+        _ => ((line & 1) + (i & 2) + 4 * half, (i & 4) + (quarter & 2) + (i & 1)),
+    }
+}
+
+fn quad_pair_opcode([d, a, b, c]: [&str; 4], by_rows: [bool; 2]) -> String {
+    let [ra, rb] = by_rows.map(|rows| if rows { "row" } else { "col" });
+    format!("mma.sync.aligned.m8n8k4.{ra}.{rb}.{d}.{a}.{b}.{c}")
+}
+
+fn quad_pair_runs() -> Vec<([&'static str; 4], [bool; 2])> {
+    let layouts = [[ROW, COLUMN], [ROW, ROW], [COLUMN, ROW], [COLUMN, COLUMN]];
+    QUAD_PAIRS.iter().flat_map(|types| layouts.map(|by_rows| (*types, by_rows))).collect()
+}
+
+#[test]
+fn mma_multiplies_four_fragments_by_eight_lanes_each() {
+    for (types, by_rows) in quad_pair_runs() {
+        let [dt, at, bt, ct] = types;
+        let mut random = Random(77);
+        let products: Vec<[Matrix; 4]> = (0..4)
+            .map(|_| {
+                let (a, b) = (Matrix::random(8, 4, at, &mut random), Matrix::random(4, 8, bt, &mut random));
+                let c = Matrix::random(8, 8, ct, &mut random);
+                let d = a.multiply(&b, &c, "");
+                [a, b, c, d]
+            })
+            .collect();
+        let (mut input, mut output) = (Vec::new(), Vec::new());
+        for lane in 0..32 {
+            let [a, b, c, d] = &products[lane / 4 % 4];
+            let line = lane % 4 + 4 * (lane / 16);
+            let fragment = |to: &mut Vec<u8>, matrix: &Matrix, name, ty: &str, rows, count| {
+                let places = (0..count).map(|i| place_in_pair(name, ty, rows, line, i));
+                to.extend(pack(ty, places.map(|(row, column)| matrix.at(row, column))));
+            };
+            fragment(&mut input, a, 'a', at, by_rows[0], 4);
+            fragment(&mut input, b, 'b', bt, by_rows[1], 4);
+            fragment(&mut input, c, 'c', ct, true, 8);
+            fragment(&mut output, d, 'd', dt, true, 8);
+        }
+        let words = |ty: &str| bits(ty) * 8 / 32;
+        run_mma(&quad_pair_opcode(types, by_rows), types, [2, 2, words(ct), words(dt)], &input, &output);
+    }
 }
 
 /// Moving 8×8 matrices of 16-bit elements between shared memory and fragments.
@@ -443,7 +537,9 @@ pub(crate) fn cases() -> Vec<Case> {
 pub(crate) fn opcodes() -> Vec<String> {
     let wmma =
         wmma_runs().into_iter().flat_map(|(kind, by_rows, space, p)| wmma_opcodes(kind, by_rows, space, p));
-    wmma.chain(mma_runs().into_iter().map(|(kind, product)| mma_opcode(kind, product))).collect()
+    let pairs = quad_pair_runs().into_iter().map(|(types, by_rows)| quad_pair_opcode(types, by_rows));
+    let mma = mma_runs().into_iter().map(|(kind, product)| mma_opcode(kind, product));
+    wmma.chain(mma).chain(pairs).collect()
 }
 
 #[test]

@@ -112,6 +112,9 @@ fn accumulator(ty: Type, m: usize) -> Spread {
 /// The layouts that PTX prescribes for `mma`; `None` for shapes that are not implemented.
 pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
     use Type::*;
+    if is_of_quad_pairs(shape) {
+        return quad_pair(shape, 0);
+    }
     if !shape.a_row || shape.b_row || shape.n != 8 {
         return None;
     }
@@ -120,6 +123,7 @@ pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
     let half_like = shape.a == shape.b && matches!(shape.a, F16 | Bf16);
     let byte_like = matches!(shape.a, U8 | S8) && matches!(shape.b, U8 | S8);
     let nibble_like = matches!(shape.a, U4 | S4) && matches!(shape.b, U4 | S4);
+    let eighth_like = matches!(shape.a, E4m3 | E5m2) && matches!(shape.b, E4m3 | E5m2);
     let bits = shape.a == B1 && shape.b == B1;
     // Consecutive elements of k in one register, and how many of them.
     let run = match (m, k) {
@@ -127,11 +131,12 @@ pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
         (16, 8 | 16) if half_like => 2,
         (16, 4 | 8) if shape.a == Tf32 && shape.b == Tf32 => 1,
         (16, 16 | 32) | (8, 16) if byte_like => 4,
+        (16, 16 | 32) if eighth_like => 4,
         (8, 4) | (16, 4 | 8 | 16) if shape.a == F64 && shape.b == F64 => 1,
         _ => return None,
     };
     let sums = match shape.a {
-        F16 => matches!((shape.c, shape.d), (F16, F16) | (F32, F32)),
+        F16 | E4m3 | E5m2 => matches!((shape.c, shape.d), (F16, F16) | (F32, F32)),
         Bf16 | Tf32 => (shape.c, shape.d) == (F32, F32),
         U8 | S8 | U4 | S4 | B1 => (shape.c, shape.d) == (S32, S32),
         _ => (shape.c, shape.d) == (F64, F64),
@@ -152,6 +157,45 @@ pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
         (c * 4 + r % along / run, (r / along) * run + r % run)
     });
     Some(Spreads { a, b, c: accumulator(shape.c, m), d: accumulator(shape.d, m) })
+}
+
+/// Whether four products of their own are made, each by two groups of four lanes that stand 16 apart, as on the first tensor cores.
+fn is_of_quad_pairs(shape: &MatrixShape) -> bool {
+    (shape.m, shape.n, shape.k) == (8, 8, 4) && (shape.a, shape.b) == (Type::F16, Type::F16)
+}
+
+/// The layouts of one of those four products.
+fn quad_pair(shape: &MatrixShape, pair: usize) -> Option<Spreads> {
+    use Type::*;
+    if !matches!((shape.c, shape.d), (F16, F16) | (F32, F32) | (F16, F32)) || shape.sat || shape.and {
+        return None;
+    }
+    // The lane of a row or column of eight: four in each group.
+    let lane = move |line: usize| 4 * pair + line % 4 + 16 * (line / 4);
+    let a_row = shape.a_row;
+    let a = Spread::new(
+        F16,
+        8,
+        4,
+        2,
+        move |r, c| if a_row { (lane(r), c) } else { (lane(c + 4 * (r / 4)), r % 4) },
+    );
+    let b_row = shape.b_row;
+    let b = Spread::new(
+        F16,
+        4,
+        8,
+        2,
+        move |r, c| if b_row { (lane(r + 4 * (c / 4)), c % 4) } else { (lane(c), r) },
+    );
+    let sums = |ty| match ty {
+        F16 => Spread::new(F16, 8, 8, 4, move |r, c| (lane(r), c)),
+        _ => Spread::new(F32, 8, 8, 8, move |r, c| {
+            let group = lane(4 * (r / 4) + (r & 1) + (c & 2));
+            (group, (c & 4) + (r & 2) + (c & 1))
+        }),
+    };
+    Some(Spreads { a, b, c: sums(shape.c), d: sums(shape.d) })
 }
 
 /// Registers of a `wmma` fragment of A or B with so many elements.
@@ -280,6 +324,12 @@ impl Operation {
     /// The operation as a function; `None` for a shape that is not implemented.
     pub(crate) fn function(&self) -> Option<MatrixFn> {
         Some(match *self {
+            Self::Multiply { shape, wmma: false, at } if is_of_quad_pairs(&shape) => {
+                let parts: Option<Vec<MatrixFn>> =
+                    (0..4).map(|pair| Some(multiply(&shape, quad_pair(&shape, pair)?, at))).collect();
+                let parts = parts?;
+                Box::new(move |states| parts.iter().for_each(|part| part(states)))
+            }
             Self::Multiply { shape, wmma: is_wmma, at } => {
                 let spreads = if is_wmma { wmma(&shape)? } else { mma(&shape)? };
                 multiply(&shape, spreads, at)
