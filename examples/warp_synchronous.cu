@@ -209,6 +209,22 @@ __global__ void one_after_another(volatile int* turn, int* order) {
     }
 }
 
+// Some lanes add up for much longer than others, which wait for them behind the loop.
+__global__ void long_sums(const int* in, int* out) {
+    __shared__ volatile int sums[THREADS + 16];
+    int tid = threadIdx.x, lane = tid & 31;
+    sums[tid] = 0;
+    for (int i = 0; i < (lane & 7) * 300; i++) sums[tid] += in[(i + tid) % THREADS];
+    if (lane < 16) {
+        sums[tid] += sums[tid + 16];
+        sums[tid] += sums[tid + 8];
+        sums[tid] += sums[tid + 4];
+        sums[tid] += sums[tid + 2];
+        sums[tid] += sums[tid + 1];
+    }
+    if (lane == 0) out[tid / 32] = sums[tid];
+}
+
 // A lock that serves in the order of tickets, in memory of the block: lanes look at whose turn it is while one that has left the loop is to go on.
 __global__ void tickets(int* value) {
     __shared__ int next, served;
@@ -311,6 +327,13 @@ int main() {
             RUN(lock_before<<<2, 64>>>(out, out + 1, 3));
         same(name, 0, out[0], 0);
         same(name, 1, out[1], 2 * 64 * 3);
+    }
+    RUN(long_sums<<<1, THREADS>>>(in, out));
+    for (int warp = 0; warp < WARPS; warp++) {
+        int wanted = 0;
+        for (int tid = warp * 32; tid < warp * 32 + 32; tid++)
+            for (int i = 0; i < (tid & 7) * 300; i++) wanted += numbers[(i + tid) % THREADS];
+        same("long_sums", warp, out[warp], wanted);
     }
     for (int threads : {2, 32, 96}) {
         unsigned wanted = 0;

@@ -7,6 +7,7 @@ pub(super) mod team;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use rgpu_device::{Code, Error, Range, Result};
@@ -92,13 +93,18 @@ struct Warp {
     rounds: u32,
     /// How often lanes have gone on from one place while others of the warp waited for all at a place behind it.
     passed: u32,
+    /// What their states were when that was looked at.
+    seen: u64,
 }
 
 /// For so many rounds lanes that wait for their warp where the program does not say whom for wait for lanes that let others go first: these may
 /// just be in a long loop, or wait for other warps and blocks.
 const PATIENCE: u32 = 1000;
-/// So often lanes go on from a place, in a loop most likely, while others wait behind it. Then these go on: the loop may wait for what they are to do.
+/// Lanes go on from a place, in a loop most likely, while others of their warp wait behind it. After so many turns it is looked at whether a turn has
+/// changed anything for them.
 const TURNS: u32 = 500;
+/// After so many turns the others go on in any case: the loop may count how often it has looked.
+const MOST_TURNS: u32 = 200 * TURNS;
 /// For so many where that has been in vain before: such lanes most likely wait for what one of the others is to do.
 const LITTLE_PATIENCE: u32 = 4;
 
@@ -727,13 +733,8 @@ impl Resident {
         // The forms without a mask take those who are here once nobody else in the warp can come, or is not likely to.
         if alone != 0 && self.warps[w].ready == 0 {
             let stops = || lanes(alone).map(|l| self.cut(w, l).0);
-            let Some((mut stop, last)) = stops().min().zip(stops().max()) else { return };
-            let passes = stop != last;
-            if passes && self.warps[w].passed >= TURNS {
-                stop = last;
-            }
-            let group = lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
-            let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
+            let Some((first, last)) = stops().min().zip(stops().max()) else { return };
+            let kind = self.context.grid.kernel.cuts[first as usize - 1].kind;
             let warp = &mut self.warps[w];
             if warp.yielded != 0 {
                 // Who asks for whoever has come does not count on all, but a lane that has let others go first may just be about to come.
@@ -748,9 +749,47 @@ impl Resident {
                 }
             }
             self.warps[w].rounds = 0;
-            self.warps[w].passed = if passes && stop != last { self.warps[w].passed + 1 } else { 0 };
-            self.execute(w, kind, group, 0);
+            let at = |stop| lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
+            let (before, behind) = (at(first), at(last));
+            if first != last && self.waits_for_others(w, before) {
+                let kind = self.context.grid.kernel.cuts[last as usize - 1].kind;
+                self.execute(w, kind, behind, 0);
+            } else {
+                self.execute(w, kind, before, 0);
+            }
+            if first == last {
+                self.warps[w].passed = 0;
+            }
         }
+    }
+
+    /// Lanes are to go on from a place while others of the warp wait behind it for all: whether they go round in a loop that most likely ends only by
+    /// what these are to do. They do if a turn leaves them as they were, or if there have been very many turns.
+    fn waits_for_others(&mut self, w: usize, group: u32) -> bool {
+        self.warps[w].passed += 1;
+        let turn = self.warps[w].passed;
+        if turn % TURNS == TURNS - 1 {
+            self.warps[w].seen = self.digest(w, group);
+        }
+        let waits =
+            turn.is_multiple_of(TURNS) && (turn >= MOST_TURNS || self.warps[w].seen == self.digest(w, group));
+        if waits {
+            self.warps[w].passed = 0;
+        }
+        waits
+    }
+
+    /// A number that lanes' states make, and who they are.
+    fn digest(&self, w: usize, group: u32) -> u64 {
+        let bytes = self.context.grid.kernel.state_bytes as usize;
+        let mut hasher = DefaultHasher::new();
+        group.hash(&mut hasher);
+        for lane in lanes(group) {
+            let thread = &self.slot.threads[w * WARP + lane];
+            // SAFETY: the slot was prepared for the kernel, so each of its threads has a state of so many bytes, and none of them runs now.
+            hasher.write(unsafe { std::slice::from_raw_parts(thread.state, bytes) });
+        }
+        hasher.finish()
     }
 
     /// Carries out a vote that all lanes of a warp have come to, if some of them name others without themselves. PTX leaves open what comes of
