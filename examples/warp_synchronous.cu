@@ -330,10 +330,10 @@ int main() {
     }
     RUN(long_sums<<<1, THREADS>>>(in, out));
     for (int warp = 0; warp < WARPS; warp++) {
-        int wanted = 0;
+        unsigned wanted = 0;
         for (int tid = warp * 32; tid < warp * 32 + 32; tid++)
             for (int i = 0; i < (tid & 7) * 300; i++) wanted += numbers[(i + tid) % THREADS];
-        same("long_sums", warp, out[warp], wanted);
+        same("long_sums", warp, out[warp], (int)wanted);
     }
     for (int threads : {2, 32, 96}) {
         unsigned wanted = 0;
