@@ -10,7 +10,10 @@ __global__ void plane(cudaTextureObject_t t, float* out, int n, float from, floa
 
 __global__ void colours(cudaTextureObject_t t, float4* out, int width, int height) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
-    if (x < width && y < height) out[y * width + x] = tex2D<float4>(t, x + 0.5f, y + 0.5f);
+    if (x >= width || y >= height) return;
+    bool there = false;
+    float4 colour = tex2D<float4>(t, x + 0.5f, y + 0.5f, &there);
+    out[y * width + x] = there ? colour : make_float4(-1, -1, -1, -1);
 }
 
 __global__ void several(cudaTextureObject_t line, cudaTextureObject_t volume, cudaTextureObject_t layers,

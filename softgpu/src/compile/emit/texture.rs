@@ -40,12 +40,12 @@ impl<'a> Emitter<'a, '_> {
                     }
                 }
                 self.call_texture(handle, op)?;
-                self.take_words(self.operand(o, 0)?, Type::B32)
+                self.take_texels(self.operand(o, 0)?)
             }
             TextureOp::Gather { geometry, .. } => {
                 let handle = self.texture_place(self.operand(o, 1)?, geometry)?;
                 self.call_texture(handle, op)?;
-                self.take_words(self.operand(o, 0)?, Type::B32)
+                self.take_texels(self.operand(o, 0)?)
             }
             TextureOp::Query { level, .. } => {
                 if level {
@@ -146,6 +146,14 @@ impl<'a> Emitter<'a, '_> {
     /// A result.
     pub(super) fn word(&mut self, n: usize) -> Value {
         self.b.ins().load(types::I32, trusted(), self.block, word_offset(n))
+    }
+
+    /// Puts what was sampled into registers, and into a predicate that it was there, where one is named: all of a texture is in memory.
+    fn take_texels(&mut self, operand: &'a Operand) -> Result<()> {
+        let Operand::Pair(pair) = operand else { return self.take_words(operand, Type::B32) };
+        self.take_words(&pair.0, Type::B32)?;
+        let yes = self.iconst(types::I8, 1);
+        self.set(&pair.1, Type::Pred, yes)
     }
 
     /// Puts results into registers: a word for each, or two.

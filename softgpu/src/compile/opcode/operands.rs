@@ -41,6 +41,8 @@ pub(crate) enum Role<W> {
     Predicates,
     /// Written: a register of this size, and perhaps a predicate (`d|p`).
     WithPredicate(W),
+    /// Written: so many registers of this size or larger, and perhaps a predicate.
+    WideWithPredicate(W, u32),
     /// Written: a register of this size and a predicate.
     AndPredicate(W),
     /// Written: the registers of a matrix fragment; how many depends on its shape.
@@ -127,6 +129,7 @@ impl Role<Width> {
             AnyFrom(width) => AnyFrom(bits(width)?),
             Predicates => Predicates,
             WithPredicate(width) => WithPredicate(bits(width)?),
+            WideWithPredicate(width, count) => WideWithPredicate(bits(width)?, count),
             AndPredicate(width) => AndPredicate(bits(width)?),
             FragmentTo => FragmentTo,
             FragmentFrom => FragmentFrom,
@@ -480,6 +483,12 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
                 fits(&pair.0, To(bits), registers).and_then(|()| fits(&pair.1, To(1), registers))
             }
             _ => fits(operand, To(bits), registers),
+        },
+        WideWithPredicate(bits, count) => match operand {
+            Operand::Pair(pair) => {
+                fits(&pair.0, WideTo(bits, count), registers).and_then(|()| fits(&pair.1, To(1), registers))
+            }
+            _ => fits(operand, WideTo(bits, count), registers),
         },
         AndPredicate(bits) => match operand {
             Operand::Pair(_) => fits(operand, WithPredicate(bits), registers),

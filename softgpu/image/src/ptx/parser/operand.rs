@@ -85,6 +85,16 @@ impl<'a> Parser<'a> {
         Ok(list)
     }
 
+    /// What is written, and a second register behind it where there is one: `d|p`.
+    fn and_second(&mut self, body: &mut Body<'a>, first: Operand) -> Result<Operand> {
+        if !self.accept(b'|')? {
+            return Ok(first);
+        }
+        let name = self.ident("A register")?;
+        let second = self.named(body, name)?;
+        Ok(Operand::Pair(Box::new((first, second))))
+    }
+
     fn operand(&mut self, body: &mut Body<'a>, depth: u32) -> Result<Operand> {
         if depth > MAX_DEPTH {
             return self.error("Operands are nested too deeply");
@@ -101,7 +111,7 @@ impl<'a> Parser<'a> {
                     }
                 }
                 self.expect(b'}')?;
-                Ok(Operand::Vector(elements))
+                self.and_second(body, Operand::Vector(elements))
             }
             Token::Punct(b'!') => {
                 if let Token::Ident(name) = self.peek()?
@@ -135,12 +145,10 @@ impl<'a> Parser<'a> {
                 {
                     return Ok(Operand::Part(register, part));
                 }
-                if !matches!(first, Operand::Reg(_) | Operand::Sink) || !self.accept(b'|')? {
-                    return Ok(first);
+                if matches!(first, Operand::Reg(_) | Operand::Sink) {
+                    return self.and_second(body, first);
                 }
-                let name = self.ident("A register")?;
-                let second = self.named(body, name)?;
-                Ok(Operand::Pair(Box::new((first, second))))
+                Ok(first)
             }
             _ => {
                 (self.lexer.position, self.lexer.start) = saved;

@@ -227,11 +227,14 @@ fn operands_of_every_kind() {
          tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}];
          ld.global.b32 %r1, [16]; and.b32 %r1, %r2, ~7;
          shfl.sync.down.b32 %r1|%p1, %r2, 1, 31, -1; ld.b32 %r1, [%rd1].unified;
+         tex.1d.v4.f32.f32 {%f1, _, _, _}|%p2, [%rd1, {%f5}];
          vmad.s32.s32.s32 %r1.h1, %r2.b3, -%r3, -%r4.h0;",
     );
     let all = instructions(&function);
     let r = |n: u32| Operand::Reg(RegId(n));
     assert_eq!(all[0].operands[0], Operand::Vector(vec![r(22), Operand::Sink]));
+    let sampled = Operand::Vector(vec![r(22), Operand::Sink, Operand::Sink, Operand::Sink]);
+    assert_eq!(all[all.len() - 2].operands[0], Operand::Pair(Box::new((sampled, r(20)))));
     assert_eq!(all[0].operands[1], Operand::Address(AddressBase::Reg(RegId(10)), -8));
     assert_eq!(all[1].operands[0], Operand::Address(AddressBase::Symbol(Symbol::Local(LocalId(0))), 8));
     assert_eq!(all[2].operands[1], Operand::Address(AddressBase::Symbol(Symbol::Param(0)), 0));

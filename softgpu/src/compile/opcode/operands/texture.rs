@@ -11,7 +11,7 @@ fn texel(form: &Form) -> Option<Role<u32>> {
 
 /// `tex`
 pub(crate) fn tex(form: &Form, _: usize) -> Option<Demands> {
-    let mut roles = vec![WideTo(32, 4), texel(form)?];
+    let mut roles = vec![WideWithPredicate(32, 4), texel(form)?];
     if form.has("level") {
         roles.push(From(32));
     } else if form.has("grad") {
@@ -28,7 +28,7 @@ pub(crate) fn tex(form: &Form, _: usize) -> Option<Demands> {
 
 /// `tld4`
 pub(crate) fn tld4(form: &Form, _: usize) -> Option<Demands> {
-    Demands::exactly(&[WideTo(32, 4), texel(form)?])
+    Demands::exactly(&[WideWithPredicate(32, 4), texel(form)?])
 }
 
 /// `txq`, `suq`
