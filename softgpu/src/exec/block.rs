@@ -749,17 +749,16 @@ impl Resident {
                 }
             }
             self.warps[w].rounds = 0;
-            let at = |stop| lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
-            let (before, behind) = (at(first), at(last));
-            if first != last && self.waits_for_others(w, before) {
-                let kind = self.context.grid.kernel.cuts[last as usize - 1].kind;
-                self.execute(w, kind, behind, 0);
-            } else {
-                self.execute(w, kind, before, 0);
-            }
+            let members =
+                |stop| lanes(alone).filter(|&l| self.cut(w, l).0 == stop).fold(0, |m, l| m | 1 << l);
+            let (mut stop, mut group, others) = (first, members(first), members(last));
             if first == last {
                 self.warps[w].passed = 0;
+            } else if self.waits_for_others(w, group) {
+                (stop, group) = (last, others);
             }
+            let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
+            self.execute(w, kind, group, 0);
         }
     }
 

@@ -472,24 +472,9 @@ fn fits(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<()
             }
             elements.iter().try_for_each(|e| fits(e, if to { To(part) } else { From(part) }, registers))
         }
-        Predicates => match operand {
-            Operand::Pair(pair) => {
-                fits(&pair.0, To(1), registers).and_then(|()| fits(&pair.1, To(1), registers))
-            }
-            _ => fits(operand, To(1), registers),
-        },
-        WithPredicate(bits) => match operand {
-            Operand::Pair(pair) => {
-                fits(&pair.0, To(bits), registers).and_then(|()| fits(&pair.1, To(1), registers))
-            }
-            _ => fits(operand, To(bits), registers),
-        },
-        WideWithPredicate(bits, count) => match operand {
-            Operand::Pair(pair) => {
-                fits(&pair.0, WideTo(bits, count), registers).and_then(|()| fits(&pair.1, To(1), registers))
-            }
-            _ => fits(operand, WideTo(bits, count), registers),
-        },
+        Predicates => with_predicate(operand, To(1), registers),
+        WithPredicate(bits) => with_predicate(operand, To(bits), registers),
+        WideWithPredicate(bits, count) => with_predicate(operand, WideTo(bits, count), registers),
         AndPredicate(bits) => match operand {
             Operand::Pair(_) => fits(operand, WithPredicate(bits), registers),
             _ => Err("is no register with a predicate".to_owned()),
@@ -543,6 +528,14 @@ fn object(operand: &Operand, registers: &[Register]) -> Result<(), String> {
         Operand::Address(AddressBase::Reg(reg), 0) => fits(&Operand::Reg(*reg), From(64), registers),
         Operand::Address(AddressBase::Symbol(_), 0) => Ok(()),
         _ => Err("is neither a register with a texture or surface object nor a reference".to_owned()),
+    }
+}
+
+/// What is written, and perhaps a predicate (`d|p`).
+fn with_predicate(operand: &Operand, role: Role<u32>, registers: &[Register]) -> Result<(), String> {
+    match operand {
+        Operand::Pair(pair) => fits(&pair.0, role, registers).and_then(|()| fits(&pair.1, To(1), registers)),
+        _ => fits(operand, role, registers),
     }
 }
 

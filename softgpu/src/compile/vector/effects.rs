@@ -5,7 +5,6 @@ use cranelift_codegen::ir::{
     AtomicRmwOp, BlockArg, BlockCall, Inst, InstructionData, MemFlags, Opcode, Value, ValueDef, types,
 };
 
-use super::compute::integers;
 use super::flow::Refusal;
 use super::shape::{Shape, UNIFORM, constant, thread_field};
 use super::translate::{Form, Translator, scalar_type, vector_type};
@@ -29,12 +28,11 @@ enum Way {
     Known(i64),
     /// The value is a sum or a difference.
     Sum(Opcode, [Value; 2]),
-    /// The value is `inside` where a distance, which goes up by `step` from lane to lane, is below a bound.
-    Bounded { inside: Value, distance: Value, step: i64, cond: IntCC, bound: Value },
-    /// The value is `base` and a number of 32 bits made longer, where that is a multiple of 2 to the power of `zeros`, and faults otherwise.
+    /// The value is `inside` where a distance, which goes up by `step` from lane to lane, is below a bound, and where it is a multiple of 2 to the power
+    /// of `zeros`, as the distance is then. It faults otherwise.
+    Bounded { inside: Value, distance: Value, step: i64, bound: u64, zeros: u32 },
+    /// The value is `base` and a number of 32 bits made longer, where that is such a multiple, and faults otherwise.
     Short { base: Value, long: Value, short: Value, step: i64, zeros: u32 },
-    /// The value is `bounded`, which is [`Way::Bounded`], where what is inside is such a multiple, and faults otherwise. The distance is from one.
-    Whole { bounded: Value, zeros: u32 },
 }
 
 /// So many operations are looked through for that.
@@ -292,10 +290,11 @@ impl<const LANES: usize> Translator<'_, LANES> {
                 let [inside, distance, bound] =
                     [inside, args[0], args[1]].map(|value| self.func.dfg.resolve_aliases(value));
                 let below = matches!(cond, IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual);
-                let bounded = constant(self.func, bound).is_some_and(|bound| bound > 0);
+                let bound = constant(self.func, bound).and_then(|bound| u64::try_from(bound).ok())?;
+                let bound = bound + u64::from(cond == IntCC::UnsignedLessThanOrEqual);
                 let Shape::Affine { step, .. } = self.shape(distance) else { return None };
-                let good = below && bounded && (1..=4096).contains(&step);
-                good.then_some(Way::Bounded { inside, distance, step, cond, bound })
+                let good = below && (1..=4096).contains(&step) && bound > self.reach(step);
+                good.then_some(Way::Bounded { inside, distance, step, bound, zeros: 0 })
             }
             _ => None,
         }
@@ -328,7 +327,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
         let [a, b] = self.terms(value)?;
         let fits = |step: i64, zeros: u32| (1..=4096).contains(&step) && step % (1 << zeros) == 0;
         if let Some((of, zeros)) = self.lowest_bits(b)
-            && let Some(Way::Bounded { inside, distance, step, .. }) = self.way_to(a)
+            && let Some(Way::Bounded { inside, distance, step, bound, zeros: 0 }) = self.way_to(a)
         {
             let made = self.func.dfg.value_def(distance).inst()?;
             let InstructionData::Binary { opcode: Opcode::Isub, args } = self.func.dfg.insts[made] else {
@@ -337,7 +336,8 @@ impl<const LANES: usize> Translator<'_, LANES> {
             // The distance is one from such a multiple.
             let from = constant(self.func, args[1]).is_some_and(|from| from % (1 << zeros) == 0);
             let same = inside == of && self.func.dfg.resolve_aliases(args[0]) == of;
-            return (from && same && fits(step, zeros)).then_some(Way::Whole { bounded: a, zeros });
+            let good = from && same && fits(step, zeros);
+            return good.then_some(Way::Bounded { inside, distance, step, bound, zeros });
         }
         let [base, low] = self.terms(a)?;
         let (long, zeros) = self.lowest_bits(low).filter(|low| low.0 == b)?;
@@ -366,7 +366,6 @@ impl<const LANES: usize> Translator<'_, LANES> {
                     open.push((inside, depth + 1));
                 }
                 Some(Way::Short { base, long, short, .. }) => parts.extend([base, long, short]),
-                Some(Way::Whole { bounded, .. }) => open.push((bounded, depth)),
                 None => {}
             }
         }
@@ -408,36 +407,15 @@ impl<const LANES: usize> Translator<'_, LANES> {
                 let first = self.make(format!("add i64 {base}, {long}"));
                 Ok(Some(Row { first, step, valid }))
             }
-            Way::Whole { bounded, zeros } => {
-                let Some(Way::Bounded { inside, distance, step, cond, bound }) = self.way_to(bounded) else {
-                    return Ok(None);
-                };
-                let bound = constant(self.func, bound).and_then(|bound| u64::try_from(bound).ok());
-                let most = bound.and_then(|bound| {
-                    let least = u64::from(cond == IntCC::UnsignedLessThan);
-                    bound.checked_sub(self.reach(step) + least)
-                });
-                let Some(most) = most.filter(|_| self.is_at_hand(distance)) else { return Ok(None) };
-                let Some(row) = self.row_of(inside, depth + 1)? else { return Ok(None) };
-                let (first, follows) = (self.get(distance, Form::Scalar)?, self.get(distance, Form::Valid)?);
-                let good = self.is_multiple("i64", &first, zeros, most >> zeros);
-                let valid = self.both(&row.valid, &follows);
-                let valid = self.both(&valid, &good);
-                Ok(Some(Row { valid, ..row }))
-            }
-            Way::Bounded { inside, distance, step, cond, bound } => {
+            Way::Bounded { inside, distance, step, bound, zeros } => {
                 if !self.is_at_hand(distance) {
                     return Ok(None);
                 }
                 let Some(row) = self.row_of(inside, depth + 1)? else { return Ok(None) };
                 let (first, follows) = (self.get(distance, Form::Scalar)?, self.get(distance, Form::Valid)?);
-                let last = self.make(format!("add i64 {first}, {}", step * (LANES as i64 - 1)));
-                let bound = self.get(bound, Form::Scalar)?;
-                let mut valid = self.both(&row.valid, &follows);
-                for distance in [first, last] {
-                    let good = self.make(format!("icmp {} i64 {distance}, {bound}", integers(cond)));
-                    valid = self.both(&valid, &good);
-                }
+                let good = self.is_multiple("i64", &first, zeros, (bound - 1 - self.reach(step)) >> zeros);
+                let valid = self.both(&row.valid, &follows);
+                let valid = self.both(&valid, &good);
                 Ok(Some(Row { valid, ..row }))
             }
         }
