@@ -232,6 +232,12 @@ impl MatrixBytes {
             Operation::Transpose { at, out } => {
                 Self { kind: 2, numbers: [at, out, 0, 0].map(number), ..Self::default() }
             }
+            Operation::Collect { count, transpose, words, rows } => Self {
+                kind: 3,
+                flags: transpose.into(),
+                numbers: [count, words, rows, 0].map(number),
+                ..Self::default()
+            },
         }
     }
 
@@ -259,6 +265,7 @@ impl MatrixBytes {
             }
             (1, [count, rows, out, _]) => Operation::Distribute { count, transpose: flag(0), rows, out },
             (2, [at, out, ..]) => Operation::Transpose { at, out },
+            (3, [count, words, rows, _]) => Operation::Collect { count, transpose: flag(0), words, rows },
             _ => return None,
         })
     }
@@ -398,6 +405,7 @@ mod tests {
                 },
                 Operation::Distribute { count: 4, transpose: true, rows: 16, out: 32 },
                 Operation::Transpose { at: 48, out: 64 },
+                Operation::Collect { count: 2, transpose: true, words: 16, rows: 32 },
             ],
             group_ops: vec![Group {
                 shape: MatrixShape {

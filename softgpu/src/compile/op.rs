@@ -427,7 +427,7 @@ macro_rules! operations {
             = Traits::value().observing(*order == Order::Strong).floats(Floats::Moved(0, *ty)), ld;
         St { place: MemoryTarget, ty: Type, vector: u32, order: Order }
             = Traits::effect().floats(Floats::Moved(1, *ty)), st;
-        Atom { shared: bool, op: Combine, ty: Type, result: bool }
+        Atom { shared: bool, op: Combine, ty: Type, vector: u32, result: bool }
             = Traits::effect().with_result(*result).observing(*result), atom;
         Fence = Traits::effect().observing(true), fence;
         Mbarrier { op: MbarrierOp, shared: bool }
@@ -483,6 +483,7 @@ macro_rules! operations {
         WmmaLoad { fragment: Fragment, shape: MatrixShape, row: bool, shared: bool } = Traits::value(), wmma_load;
         WmmaStore { shape: MatrixShape, row: bool, shared: bool } = Traits::effect(), wmma_store;
         Ldmatrix { count: u32, transpose: bool, shared: bool } = Traits::cut(), ldmatrix;
+        Stmatrix { count: u32, transpose: bool, shared: bool } = Traits::cut().with_result(false), stmatrix;
         Movmatrix = Traits::cut(), movmatrix;
         /// `wgmma.mma_async`: four warps multiply matrices in shared memory.
         Wgmma { shape: MatrixShape } = Traits::cut().reading_result(), wgmma;

@@ -49,6 +49,7 @@ const COPIES_TO_SHARED: &[Form] = &[
     form(16, "cp.async.cg.shared.global [a], [%rd1], 16;"),
     form(8, "mbarrier.init.shared.b64 [a], 3;"),
     form(16, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [a];"),
+    form(16, "stmatrix.sync.aligned.m8n8.x1.shared.b16 [a], {%r1};"),
 ];
 
 fn run(rig: &Rig, body: &str, delta: u64) -> Result<()> {

@@ -134,8 +134,76 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    for kind in [".global", ".relaxed.gpu.global", ""] {
+        for (ty, most) in [("f32", 4), ("f16x2", 4), ("bf16x2", 4), ("f16", 8), ("bf16", 8)] {
+            for op in ["add", "min", "max"] {
+                for vector in [2, 4, 8] {
+                    if vector <= most && (ty != "f32" || op == "add") {
+                        all.push(of_vectors("atom", kind, op, vector, ty));
+                        all.push(of_vectors("red", kind, op, vector, ty));
+                    }
+                }
+            }
+        }
+    }
     all.extend(together());
     all
+}
+
+/// The same on several numbers, each of which is added to by itself.
+fn of_vectors(base: &str, kind: &str, op: &'static str, vector: usize, ty: &'static str) -> Case {
+    let noftz = if ty == "f32" { "" } else { ".noftz" };
+    let opcode = format!("{base}{kind}.{op}{noftz}.v{vector}.{ty}");
+    let (format, halves, class, domain) = match ty {
+        "f16" => (Format::F16, 1, Class::B16, Domain::F16),
+        "bf16" => (Format::Bf16, 1, Class::B16, Domain::Bf16),
+        "f16x2" => (Format::F16, 2, Class::B32, Domain::F16x2),
+        "bf16x2" => (Format::Bf16, 2, Class::B32, Domain::Bf16x2),
+        _ => (Format::F32, 1, Class::F32, Domain::F32),
+    };
+    let bytes = if class == Class::B16 { 2 } else { 4 };
+    let list = |name: &str, first: usize| {
+        (first..first + vector).map(|n| format!("{name}{n}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut body = String::from(
+        ".reg .b64 at; .reg .b64 own; mov.u64 at, room; mul.wide.u32 own, gid, 32; add.u64 at, at, own;\n",
+    );
+    for n in 0..vector {
+        let old = vector + n;
+        body += &format!("st.global.b{0} [at+{1}], a{n}; mov.b{0} d{old}, 0;\n", 8 * bytes, n * bytes);
+    }
+    let result = if base == "atom" { format!("{{{}}}, ", list("d", vector)) } else { String::new() };
+    body += &format!("{opcode} {result}[at], {{{}}};\n", list("a", vector));
+    for n in 0..vector {
+        body += &format!("ld.global.b{} d{n}, [at+{}];\n", 8 * bytes, n * bytes);
+    }
+    let is_atom = base == "atom";
+    let combined = move |old: u64, b: u64| match op {
+        "add" => format.binary('+', old, b, "rn"),
+        _ => format.min_max(old, b, op == "max"),
+    };
+    let wanted = move |old: u64, b: u64| {
+        let new = format.want(combined(old, b));
+        if ty != "f32" {
+            return new;
+        }
+        let flushed = format.want(format.flush(combined(format.flush(old), format.flush(b))));
+        Want::OneOf(vec![new, flushed])
+    };
+    let case =
+        Case::new(&opcode, &body, &vec![(class, domain); 2 * vector], &vec![class; 2 * vector], move |a| {
+            let (old, b) = a.split_at(vector);
+            let new = old.iter().zip(b).map(|(&old, &b)| {
+                if halves == 1 {
+                    return wanted(old, b);
+                }
+                let [low, high] = [0, 16].map(|at| Box::new(wanted(old >> at & 0xFFFF, b >> at & 0xFFFF)));
+                Want::Halves(low, high)
+            });
+            let before = old.iter().map(|&old| Want::Bits(if is_atom { old } else { 0 }));
+            new.chain(before).collect()
+        });
+    case.with(".global .align 32 .b8 room[131072];").target("sm_90")
 }
 
 /// Each thread has its own word: the result and what is left are exact.

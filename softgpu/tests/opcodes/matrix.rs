@@ -509,6 +509,41 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    for count in [1usize, 2, 4] {
+        for (trans, space) in [("", ".shared"), (".trans", ".shared"), ("", ".shared::cta"), (".trans", "")] {
+            let opcode = format!("stmatrix.sync.aligned.m8n8.x{count}{trans}{space}.b16");
+            let source: Vec<String> = (0..count).map(|n| format!("a{n}")).collect();
+            // Rows are written in the opposite order; each lane reads the one of its number.
+            let to = if space.is_empty() { "where" } else { "at" };
+            let body = format!(
+                ".shared .align 16 .b8 place[2048]; .reg .b32 at; .reg .b64 where; xor.b32 at, tid, 7; mul.lo.u32 at, at, 16; mov.u32 scratch, place;
+                 add.u32 at, at, scratch; cvt.u64.u32 where, at; cvta.shared.u64 where, where; mov.b64 d0, 5; st.shared.v2.u64 [at], {{d0, d0}};
+                 bar.warp.sync -1; {opcode} [{to}], {{{}}}; bar.warp.sync -1;
+                 mul.lo.u32 at, tid, 16; add.u32 at, at, scratch; ld.shared.v2.u64 {{d0, d1}}, [at];",
+                source.join(", ")
+            );
+            let ins = vec![(Class::B32, Domain::Int(32)); count];
+            let case = Case::group(&opcode, &body, &ins, &[Class::B64; 2], 32, move |lanes| {
+                let element = |matrix: usize, row: usize, column: usize| {
+                    let (row, column) = if trans.is_empty() { (row, column) } else { (column, row) };
+                    lanes[row * 4 + column / 2][matrix] >> (16 * (column % 2)) & 0xFFFF
+                };
+                (0..32)
+                    .map(|lane| {
+                        let (matrix, row) = (lane / 8, lane % 8 ^ 7);
+                        if matrix >= count {
+                            return vec![Want::Bits(5); 2];
+                        }
+                        let half = |first: usize| {
+                            (0..4usize).map(|n| element(matrix, row, first + n) << (16 * n)).sum()
+                        };
+                        vec![Want::Bits(half(0)), Want::Bits(half(4))]
+                    })
+                    .collect()
+            });
+            all.push(case.target("sm_90"));
+        }
+    }
     // Numbers among what products are added to, as FlashInfer's sums of rows have them: sixteen times one times one.
     let opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
     let body = format!(

@@ -60,6 +60,7 @@ const LOADS: &[(&str, &str)] = &[
     (".global", "global"),
     (".global.nc", "global"),
     (".volatile.global", "global"),
+    (".mmio.relaxed.sys.global", "global"),
     (".relaxed.gpu.global", "global"),
     (".relaxed.sys.global", "global"),
     (".acquire.gpu.global", "global"),
@@ -183,6 +184,7 @@ fn wide_loads() -> Vec<Case> {
 const STORES: &[(&str, &str)] = &[
     (".global", "global"),
     (".volatile.global", "global"),
+    (".mmio.relaxed.sys.global", "global"),
     (".relaxed.gpu.global", "global"),
     (".release.gpu.global", "global"),
     (".global.wb", "global"),

@@ -286,7 +286,8 @@ pub struct Guard {
 /// [`Operand::Prototype`], [`Operand::CallTable`] or, for direct calls, [`Operand::Sink`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instruction {
-    /// The opcode and its modifiers.
+    /// The opcode and its modifiers. Where the operands are of no kind that the parser knows, it is the whole text of the
+    /// instruction instead, without operands: an opcode that nobody can execute.
     pub form: FormId,
     /// Line in the text.
     pub line: u32,

@@ -113,6 +113,11 @@ impl<'a> Lexer<'a> {
         self.text.get(from..self.position.at).unwrap_or("")
     }
 
+    /// The text from one place up to another.
+    pub(super) fn between(&self, from: Position, to: Position) -> &'a str {
+        self.text.get(from.at..to.at).unwrap_or("")
+    }
+
     fn skip_ident(&mut self) {
         while is_ident(self.byte(0)) {
             self.position.at += 1;

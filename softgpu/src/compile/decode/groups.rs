@@ -158,6 +158,18 @@ impl Reader {
 
     /// `ldmatrix`
     pub(crate) fn ldmatrix(&mut self) -> Option<Op> {
+        let (count, transpose, shared) = self.moved_matrices()?;
+        Some(Op::Ldmatrix { count, transpose, shared })
+    }
+
+    /// `stmatrix`
+    pub(crate) fn stmatrix(&mut self) -> Option<Op> {
+        let (count, transpose, shared) = self.moved_matrices()?;
+        Some(Op::Stmatrix { count, transpose, shared })
+    }
+
+    /// How many 8 by 8 matrices are loaded or stored, whether transposed, and whether their addresses are those of shared memory.
+    fn moved_matrices(&mut self) -> Option<(u32, bool, bool)> {
         self.sync_aligned()?;
         let count = self.one_of(&[("x1", 1), ("x2", 2), ("x4", 4)])?;
         let transpose = self.other("trans");
@@ -167,7 +179,7 @@ impl Reader {
             Some(_) => return None,
         };
         self.ty_of(&[Type::B16])?;
-        self.other("m8n8").then_some(Op::Ldmatrix { count, transpose, shared })
+        self.other("m8n8").then_some((count, transpose, shared))
     }
 
     /// `movmatrix`

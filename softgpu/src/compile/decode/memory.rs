@@ -76,6 +76,7 @@ impl Reader {
         let order = match self.form.semantics.take() {
             None | Some(Semantics::Weak) => Order::Weak,
             Some(Semantics::SeqCst | Semantics::AcqRel) => return None,
+            Some(Semantics::Mmio) if !self.other("relaxed") => return None,
             Some(_) => Order::Strong,
         };
         self.other("L2::cache_hint");
@@ -208,6 +209,16 @@ impl Reader {
         let vector = std::mem::replace(&mut self.form.vector, 1);
         let ty = self.ty()?;
         use Combine as C;
+        if vector > 1 {
+            let fits = match ty {
+                Type::F32 => vector <= 4 && op == C::Add,
+                Type::F16x2 | Type::Bf16x2 => vector <= 4,
+                Type::F16 | Type::Bf16 => true,
+                _ => false,
+            };
+            let fits = fits && !shared && matches!(op, C::Add | C::Min | C::Max);
+            return fits.then_some(Op::Atom { shared, op, ty, vector, result });
+        }
         let fits = match op {
             C::And | C::Or | C::Xor => matches!(ty, Type::B32 | Type::B64),
             C::Exch => matches!(ty, Type::B32 | Type::B64),
@@ -231,10 +242,7 @@ impl Reader {
             C::Min | C::Max => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
             C::Popc => false,
         };
-        if !fits || vector != 1 {
-            return None;
-        }
-        Some(Op::Atom { shared, op, ty, result })
+        fits.then_some(Op::Atom { shared, op, ty, vector, result })
     }
 
     /// `red.async`

@@ -15,12 +15,27 @@ impl<'a> Emitter<'a, '_> {
         shared: bool,
         op: Combine,
         ty: Type,
+        vector: u32,
         result: bool,
         o: &'a [Operand],
     ) -> Result<()> {
         let (destination, rest) = if result { (Some(self.operand(o, 0)?), &o[1..]) } else { (None, o) };
         let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
-        let target = self.target_of(place, self.operand(rest, 0)?, ty.bytes())?;
+        let target = self.target_of(place, self.operand(rest, 0)?, ty.bytes() * vector)?;
+        if vector > 1 {
+            // Each element is atomic by itself.
+            let sources = self.elements(self.operand(rest, 1)?, vector)?;
+            let address = self.whole_address(target);
+            let mut all = Vec::new();
+            for (index, source) in (0i64..).zip(sources) {
+                let value = self.src(source, ty)?;
+                let address = self.add_const(address, index * i64::from(ty.bytes()));
+                all.push(self.atomic(user(), op, ty, address, value, None)?);
+            }
+            let Some(destination) = destination else { return Ok(()) };
+            let destinations = self.elements(destination, vector)?;
+            return destinations.iter().zip(all).try_for_each(|(to, old)| self.set(to, ty, old));
+        }
         let first = self.src(self.operand(rest, 1)?, ty)?;
         let second = match op {
             Combine::Cas => Some(self.src(self.operand(rest, 2)?, ty)?),
@@ -60,18 +75,17 @@ impl<'a> Emitter<'a, '_> {
                 let new = second.ok_or_else(|| self.refuse("An operand is missing"))?;
                 self.b.ins().select(same, new, old)
             }
-            Combine::Add => match ty {
-                Type::F32 | Type::F64 => self.b.ins().fadd(old, value),
-                Type::F16 | Type::Bf16 => self.half_sum(ty, old, value),
-                Type::F16x2 | Type::Bf16x2 => {
-                    let lane = super::half::lane(ty);
-                    let (a0, a1) = self.halves(old);
-                    let (b0, b1) = self.halves(value);
-                    let (low, high) = (self.half_sum(lane, a0, b0), self.half_sum(lane, a1, b1));
-                    self.join_halves(low, high)
-                }
-                _ => self.b.ins().iadd(old, value),
-            },
+            _ if matches!(ty, Type::F16x2 | Type::Bf16x2) => {
+                let lane = super::half::lane(ty);
+                let (a0, a1) = self.halves(old);
+                let (b0, b1) = self.halves(value);
+                let low = self.combined_half(op, lane, a0, b0);
+                let high = self.combined_half(op, lane, a1, b1);
+                self.join_halves(low, high)
+            }
+            _ if matches!(ty, Type::F16 | Type::Bf16) => self.combined_half(op, ty, old, value),
+            Combine::Add if ty.is_float() => self.b.ins().fadd(old, value),
+            Combine::Add => self.b.ins().iadd(old, value),
             Combine::And => self.b.ins().band(old, value),
             Combine::Or => self.b.ins().bor(old, value),
             Combine::Xor => self.b.ins().bxor(old, value),
@@ -94,10 +108,14 @@ impl<'a> Emitter<'a, '_> {
         })
     }
 
-    fn half_sum(&mut self, ty: Type, a: Value, b: Value) -> Value {
+    /// The sum of two halves, or the smaller or larger of them.
+    fn combined_half(&mut self, op: Combine, ty: Type, a: Value, b: Value) -> Value {
         let (a, b) = (self.half_to_single(ty, a), self.half_to_single(ty, b));
-        let sum = self.b.ins().fadd(a, b);
-        self.single_to_half(ty, sum, Rounding::Nearest)
+        let value = match op {
+            Combine::Add => self.b.ins().fadd(a, b),
+            _ => self.min_max_value(op == Combine::Max, false, false, a, b),
+        };
+        self.single_to_half(ty, value, Rounding::Nearest)
     }
 
     /// The atomic operation on memory that other workers may be touching; the result is the old value.
@@ -112,7 +130,8 @@ impl<'a> Emitter<'a, '_> {
     ) -> Result<Value> {
         let direct = match op {
             Combine::Exch => Some(AtomicRmwOp::Xchg),
-            Combine::Add if !ty.is_float() => Some(AtomicRmwOp::Add),
+            Combine::Add | Combine::Min | Combine::Max if ty.is_float() => None,
+            Combine::Add => Some(AtomicRmwOp::Add),
             Combine::And => Some(AtomicRmwOp::And),
             Combine::Or => Some(AtomicRmwOp::Or),
             Combine::Xor => Some(AtomicRmwOp::Xor),

@@ -15,7 +15,7 @@ use rgpu_image::ptx::ast::{AddressBase, Operand, Symbol};
 /// What the accesses of an operation do; where it makes several that differ, the emitter says so for each.
 pub(super) fn kind_of(op: &Op) -> AccessKind {
     match op {
-        Op::St { .. } | Op::StAsync { .. } | Op::WmmaStore { .. } => AccessKind::Write,
+        Op::St { .. } | Op::StAsync { .. } | Op::WmmaStore { .. } | Op::Stmatrix { .. } => AccessKind::Write,
         Op::Atom { .. } | Op::RedAsync { .. } => AccessKind::Atomic,
         Op::Mbarrier { .. } => AccessKind::Barrier,
         _ => AccessKind::Read,
@@ -80,7 +80,18 @@ impl<'a> Emitter<'a, '_> {
         {
             return Ok(None);
         }
-        let address = match base {
+        let address = self.generic_address(place, (base, offset))?;
+        self.seen(address, width).map(Some)
+    }
+
+    /// The generic address of a place.
+    pub(super) fn generic_address(
+        &mut self,
+        place: MemoryTarget,
+        (base, offset): (AddressBase, i64),
+    ) -> Result<Value> {
+        let shared = place == MemoryTarget::Shared;
+        Ok(match base {
             AddressBase::Reg(reg) if shared => {
                 let value = self.register(reg);
                 let value = self.as_int(value);
@@ -103,8 +114,7 @@ impl<'a> Emitter<'a, '_> {
             }
             AddressBase::Absolute => self.iconst(types::I64, offset),
             AddressBase::Symbol(symbol) => self.symbol(symbol, offset)?,
-        };
-        self.seen(address, width).map(Some)
+        })
     }
 
     /// The generic address of an offset in shared memory.

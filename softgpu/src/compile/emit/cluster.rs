@@ -101,7 +101,7 @@ impl<'a> Emitter<'a, '_> {
     /// `red.async`: likewise.
     pub(crate) fn red_async(&mut self, op: Combine, ty: Type, o: &'a [Operand]) -> Result<()> {
         let (what, barrier) = o.split_at(2.min(o.len()));
-        self.atom(true, op, ty, false, what)?;
+        self.atom(true, op, ty, 1, false, what)?;
         self.told(barrier, ty.bytes())
     }
 

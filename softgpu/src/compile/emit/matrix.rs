@@ -204,6 +204,49 @@ impl<'a> Emitter<'a, '_> {
         self.go_on(next)
     }
 
+    /// `stmatrix`
+    pub(crate) fn stmatrix(
+        &mut self,
+        count: u32,
+        transpose: bool,
+        shared: bool,
+        o: &'a [Operand],
+    ) -> Result<bool> {
+        let next = self.behind_cut()?;
+        let at = self.matrix_area(48);
+        let (words, rows) = (at + 16, at + 32);
+        // Nothing that is in registers is there behind the cut.
+        let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
+        let destination = self.parts(self.operand(o, 0)?)?;
+        let address = self.generic_address(place, destination)?;
+        let state = self.state_pointer();
+        self.b.ins().store(trusted(), address, state, at as i32);
+        self.put_fragment(state, words, Type::B32, self.operand(o, 1)?, count as usize)?;
+        let operation = Operation::Collect {
+            count: count as usize,
+            transpose,
+            words: words as usize,
+            rows: rows as usize,
+        };
+        self.matrix_stop(operation, next, &Operand::Sink)?;
+        // The first lanes have given the addresses of the rows.
+        let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
+        let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(count) * 8);
+        let (store, after) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(takes_part, store, &[], after, &[]);
+        self.b.switch_to_block(store);
+        let state = self.state_pointer();
+        let address = self.b.ins().load(types::I64, trusted(), state, at as i32);
+        let target = self.place_of(abi::AccessKind::Write, address, 16)?;
+        for half in 0..2 {
+            let row = self.b.ins().load(types::I64, trusted(), state, rows as i32 + half * 8);
+            self.b.ins().store(target.flags, row, target.base, target.offset + half * 8);
+        }
+        self.b.ins().jump(after, &[]);
+        self.b.switch_to_block(after);
+        self.go_on(next)
+    }
+
     /// Rows and columns of a fragment.
     fn dimensions(fragment: Fragment, shape: &MatrixShape) -> (u32, u32) {
         match fragment {

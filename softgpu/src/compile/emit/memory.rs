@@ -223,7 +223,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// The registers of a vector operand, or the one operand.
-    fn elements(&self, operand: &'a Operand, vector: u32) -> Result<&'a [Operand]> {
+    pub(super) fn elements(&self, operand: &'a Operand, vector: u32) -> Result<&'a [Operand]> {
         match operand {
             Operand::Vector(list) if list.len() == vector as usize => Ok(list),
             other if vector == 1 => Ok(std::slice::from_ref(other)),

@@ -316,6 +316,8 @@ pub(crate) enum Operation {
     Multiply { shape: MatrixShape, wmma: bool, at: Offsets },
     /// See [`distribute`].
     Distribute { count: usize, transpose: bool, rows: usize, out: usize },
+    /// See [`collect`].
+    Collect { count: usize, transpose: bool, words: usize, rows: usize },
     /// See [`transpose`].
     Transpose { at: usize, out: usize },
 }
@@ -335,6 +337,7 @@ impl Operation {
                 multiply(&shape, spreads, at)
             }
             Self::Distribute { count, transpose, rows, out } => distribute(count, transpose, rows, out),
+            Self::Collect { count, transpose, words, rows } => collect(count, transpose, words, rows),
             Self::Transpose { at, out } => transpose(at, out),
         })
     }
@@ -424,20 +427,42 @@ fn distribute(count: usize, transpose: bool, rows: usize, out: usize) -> MatrixF
     })
 }
 
-/// `movmatrix`: transposes the 8 by 8 matrix of which each lane holds a word.
-fn transpose(at: usize, out: usize) -> MatrixFn {
+/// `stmatrix`: every lane has put a word of each matrix at `words`; lanes `8j` to `8j + 7` get the 16-byte rows of matrix `j` at
+/// `rows`.
+fn collect(count: usize, transpose: bool, words: usize, rows: usize) -> MatrixFn {
     Box::new(move |states| {
-        let mut elements = [[0u16; 8]; 8];
-        for (lane, state) in states.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe {
-                let from = state.add(at).cast::<u16>();
-                elements[lane / 4][lane % 4 * 2] = from.read_unaligned();
-                elements[lane / 4][lane % 4 * 2 + 1] = from.add(1).read_unaligned();
+        for matrix in 0..count {
+            let elements = gathered(states, words + matrix * 4);
+            for row in 0..8 {
+                // SAFETY: the compiled kernel has reserved these bytes in each thread's state.
+                let to = unsafe { states[matrix * 8 + row].add(rows).cast::<u16>() };
+                for column in 0..8 {
+                    let element = if transpose { elements[column][row] } else { elements[row][column] };
+                    // SAFETY: as above.
+                    unsafe { to.add(column).write_unaligned(element) };
+                }
             }
         }
-        share(states, &elements, true, out);
     })
+}
+
+/// `movmatrix`: transposes the 8 by 8 matrix of which each lane holds a word.
+fn transpose(at: usize, out: usize) -> MatrixFn {
+    Box::new(move |states| share(states, &gathered(states, at), true, out))
+}
+
+/// The 8 by 8 matrix of which each lane holds a word.
+fn gathered(states: &[*mut u8; WARP], at: usize) -> [[u16; 8]; 8] {
+    let mut elements = [[0u16; 8]; 8];
+    for (lane, state) in states.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe {
+            let from = state.add(at).cast::<u16>();
+            elements[lane / 4][lane % 4 * 2] = from.read_unaligned();
+            elements[lane / 4][lane % 4 * 2 + 1] = from.add(1).read_unaligned();
+        }
+    }
+    elements
 }
 
 /// Gives each lane its two elements of an 8 by 8 matrix.

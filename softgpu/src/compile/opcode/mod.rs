@@ -194,7 +194,7 @@ opcodes! {
     St "st" (store) store [Memory Cached];
     Stackrestore "stackrestore" any refused;
     Stacksave "stacksave" any refused;
-    Stmatrix "stmatrix" any refused;
+    Stmatrix "stmatrix" [Address, FragmentFrom] stmatrix;
     Sub "sub" [To(T), From(T), From(T)] add;
     Subc "subc" [To(T), From(T), From(T)] add;
     Suld "suld" (suld) suld [Cached];

@@ -253,6 +253,9 @@ pub(super) mod rules {
     /// `atom`
     pub(crate) fn atom(form: &Form, _: usize) -> Option<Demands> {
         let bits = bits(form, 0)?;
+        if form.vector > 1 {
+            return hinted(form, vec![WideTo(bits, form.vector), Address, WideFrom(bits, form.vector)], 0);
+        }
         let mut roles = vec![To(bits), Address, From(bits)];
         roles.resize(3 + usize::from(form.combine == Some(Combine::Cas)), From(bits));
         hinted(form, roles, 0)
@@ -260,7 +263,9 @@ pub(super) mod rules {
 
     /// `red`
     pub(crate) fn red(form: &Form, _: usize) -> Option<Demands> {
-        told(form, vec![Address, From(bits(form, 0)?)])
+        let bits = bits(form, 0)?;
+        let from = if form.vector > 1 { WideFrom(bits, form.vector) } else { From(bits) };
+        told(form, vec![Address, from])
     }
 
     /// `cp.async` and what belongs to it.

@@ -9,7 +9,7 @@ use super::super::ast::{
 };
 use super::super::lexer::Position;
 use super::scope::{Name, RegRange};
-use super::{Global, Parser, Result, Scope, Space, Symbol, Token, Type, describe, error_at};
+use super::{Global, ParseError, Parser, Result, Scope, Space, Symbol, Token, Type, describe, error_at};
 
 /// The most registers of a function.
 const MAX_REGISTERS: usize = 1 << 21;
@@ -29,6 +29,8 @@ pub(super) struct Body<'a> {
     uses: HashMap<&'a str, u32>,
     /// Labels of closed scopes that turned out to be labels of an outer one.
     merged: Vec<Option<LabelId>>,
+    /// Whether it has an instruction that could not be read.
+    unreadable: bool,
 }
 
 impl<'a> Body<'a> {
@@ -86,6 +88,7 @@ impl<'a> Parser<'a> {
             scopes: vec![Scope::default()],
             uses: HashMap::new(),
             merged: Vec::new(),
+            unreadable: false,
         };
         self.function_directives(&mut body.function)?;
         let at = self.lexer.start;
@@ -120,6 +123,7 @@ impl<'a> Parser<'a> {
         self.module.locations.begin_function(at.line);
         self.expect(b'{')?;
         self.body(&mut body)?;
+        self.readable |= !body.unreadable;
         let mut function = body.function;
         let declared = &mut self.module.functions[id.0 as usize];
         if function.linkage == Linkage::Internal {
@@ -439,6 +443,7 @@ impl<'a> Parser<'a> {
             scopes: Vec::new(),
             uses: HashMap::new(),
             merged: Vec::new(),
+            unreadable: false,
         };
         let mut prototype = Prototype::default();
         if self.accept(b'(')? {
@@ -546,11 +551,43 @@ impl<'a> Parser<'a> {
 
     /// An instruction whose first word has just been read.
     fn instruction(&mut self, body: &mut Body<'a>, guard: Option<Guard>) -> Result<()> {
-        let line = self.lexer.start.line;
+        let start = self.lexer.start;
         let text = self.lexer.opcode();
+        let behind = (self.lexer.position, self.lexer.start);
+        let (text, operands) = match self.operands(body, text) {
+            Ok(operands) => (text, operands),
+            Err(error) => {
+                (self.lexer.position, self.lexer.start) = behind;
+                let whole = self.unreadable(text, start, error)?;
+                body.unreadable = true;
+                (whole, Vec::new())
+            }
+        };
         let form = self.form(text);
-        let operands = self.operands(body, text)?;
-        body.function.body.push(Statement::Instruction(Instruction { form, line, guard, operands }));
+        body.function.body.push(Statement::Instruction(Instruction {
+            form,
+            line: start.line,
+            guard,
+            operands,
+        }));
         Ok(())
+    }
+
+    /// The text of an instruction whose operands are of no kind that is known here, up to its semicolon: it stands for an opcode
+    /// that nobody has, so that its function is refused and the others are not. The error remains one where no end of the
+    /// instruction is seen, or where others need what it names.
+    fn unreadable(&mut self, opcode: &str, start: Position, error: ParseError) -> Result<&'a str> {
+        if matches!(opcode.split('.').next(), Some("bra" | "call")) {
+            return Err(error);
+        }
+        loop {
+            match self.next() {
+                Ok(Token::Punct(b';')) => break,
+                Ok(Token::End | Token::Punct(b'@' | b':')) | Err(_) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+        self.unreadable.get_or_insert(error);
+        Ok(self.lexer.between(start, self.lexer.start))
     }
 }

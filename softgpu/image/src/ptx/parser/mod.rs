@@ -21,7 +21,8 @@ type Result<T> = std::result::Result<T, ParseError>;
 /// Parses a module.
 ///
 /// # Errors
-/// What is wrong and where, for text that is not PTX or names something undeclared.
+/// What is wrong and where, for text that is not PTX or names something undeclared. Where that is in the operands of an
+/// instruction, and other functions have no such instructions, it is no error: see [`super::ast::Instruction::form`].
 pub fn parse(text: &str) -> Result<Module> {
     let mut parser = Parser {
         lexer: Lexer::new(text),
@@ -31,9 +32,14 @@ pub fn parse(text: &str) -> Result<Module> {
         fixups: Vec::new(),
         aliases: Vec::new(),
         registers: 0,
+        unreadable: None,
+        readable: false,
     };
     parser.module()?;
-    Ok(parser.module)
+    match parser.unreadable {
+        Some(error) if !parser.readable => Err(error),
+        _ => Ok(parser.module),
+    }
 }
 
 /// A module-level name.
@@ -60,6 +66,10 @@ struct Parser<'a> {
     aliases: Vec<(&'a str, &'a str, Position)>,
     /// How many registers have been declared.
     registers: usize,
+    /// What is wrong with the first instruction whose operands could not be read.
+    unreadable: Option<ParseError>,
+    /// Whether there is a function all of which could be read.
+    readable: bool,
 }
 
 impl<'a> Parser<'a> {

@@ -330,6 +330,25 @@ fn errors_say_where() {
 }
 
 #[test]
+fn operands_of_an_unknown_kind_are_those_of_one_function() {
+    let unknown = "$label: vadd2.u32.u32.u32 %r0, %r1.h10, %r2.h32, %r3;\n vote.sync.new %r0, <1>, {%r1; add.u32 %r0, %r1, %r2;";
+    let one = format!(".visible .entry one() {{ .reg .b32 %r<4>;\n {unknown}\n ret; }}");
+    let wrong = |body: &str| parse(&format!(".version 8.0\n{body}")).unwrap_err().message;
+    assert!(wrong(&one).contains("Selector .h10"));
+    let module = module(&format!("{one} .visible .entry other() {{ ret; }}"));
+    let forms: Vec<&str> = instructions(&module.functions[0]).iter().map(|i| module.form(i)).collect();
+    let expected =
+        ["vadd2.u32.u32.u32 %r0, %r1.h10, %r2.h32, %r3", "vote.sync.new %r0, <1>, {%r1", "add.u32", "ret"];
+    assert_eq!(forms, expected);
+    assert!(instructions(&module.functions[0])[0].operands.is_empty());
+    // What others need is not left out, and neither is what has no end.
+    let other = ".visible .entry other() { ret; }";
+    assert!(wrong(&format!("{other} .entry k() {{ bra %nowhere + 1; }}")).contains("expected"));
+    assert!(wrong(&format!("{other} .entry k() {{ call nothing, (); }}")).contains("not declared"));
+    assert!(wrong(&format!("{other} .entry k() {{ add.u32 1, 2")).contains("expected"));
+}
+
+#[test]
 fn deep_nesting_is_an_error() {
     let deep = |open: &str| format!(".version 8.0 .global .u64 a = {}", open.repeat(100_000));
     for text in [deep("("), deep("-"), deep("~("), deep("1?")] {

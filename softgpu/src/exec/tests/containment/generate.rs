@@ -634,7 +634,8 @@ impl Body<'_> {
 
     fn matrix(&mut self) {
         let address = self.address(".shared");
-        let text = match self.random.below(3) {
+        let text = match self.random.below(4) {
+            3 => format!("stmatrix.sync.aligned.m8n8.x2.shared.b16 {address}, {{%r8, %r9}};"),
             0 => format!("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {{%r8, %r9}}, {address};"),
             1 => "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r8, %r9}, {%r10}, {%f0, %f1, %f2, %f3};".to_owned(),
             _ => "movmatrix.sync.aligned.m8n8.trans.b16 %r8, %r9;".to_owned(),
