@@ -164,6 +164,8 @@ pub(super) struct Addresses<'a> {
     varying: Vec<bool>,
     /// Registers that depend on what was read from memory, parameters aside.
     of_data: Vec<bool>,
+    /// Registers that tell a neighbour's element, and another one for those whose own element is at an edge.
+    at_edge: Vec<bool>,
     values: Vec<Option<Linear>>,
     /// What registers that are written in several places are made of, once that is known.
     several: HashMap<u32, Linear>,
@@ -204,6 +206,7 @@ impl<'a> Addresses<'a> {
             by_lane: vec![false; count],
             by_thread: vec![false; count],
             of_data: vec![false; count],
+            at_edge: vec![false; count],
             values: vec![None; count],
             several: HashMap::new(),
             terms: Vec::new(),
@@ -239,6 +242,11 @@ impl<'a> Addresses<'a> {
     /// Which threads of a block may go another way than others at a branch with this predicate, or name another address in this register.
     pub(super) fn differs(&self, register: u32) -> bool {
         self.by_thread[register as usize]
+    }
+
+    /// Whether an address in this register is one beside the thread's own, but where that is at an edge.
+    pub(super) fn is_at_edge(&self, register: u32) -> bool {
+        self.at_edge[register as usize]
     }
 
     /// Whether all threads of a block have one value in a register, which does not depend on what was read from memory.
@@ -300,6 +308,7 @@ impl<'a> Addresses<'a> {
                 let mut thread = names_thread(&instruction.operands);
                 let mut moves = self.moves_lanes(instruction, op);
                 let mut bits = bits_of_lane(&instruction.operands);
+                let mut at_edge = false;
                 let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
                     || matches!(op, Op::Atom { .. } | Op::Call);
                 visit(instruction, op, vars, &mut |register, access| {
@@ -310,6 +319,7 @@ impl<'a> Addresses<'a> {
                         varying |= self.varying[register as usize];
                         moves |= moved[register as usize];
                         data |= self.of_data[register as usize];
+                        at_edge |= self.at_edge[register as usize];
                     }
                 });
                 thread |= matches!(
@@ -331,6 +341,11 @@ impl<'a> Addresses<'a> {
                     }
                     _ => lane,
                 };
+                at_edge = match op {
+                    Op::Selp { .. } | Op::Int { op: IntOp::Min | IntOp::Max, .. } => lane,
+                    Op::Ld { .. } | Op::Atom { .. } | Op::Call | Op::Setp { .. } => false,
+                    op => at_edge && !op.is_cut(),
+                };
                 let bits = if moves { MANY } else { self.bits_of_result(instruction, op, bits) };
                 if !(lane || thread || varying || data) {
                     continue;
@@ -343,13 +358,16 @@ impl<'a> Addresses<'a> {
                             &mut self.by_thread,
                             &mut self.varying,
                             &mut self.of_data,
+                            &mut self.at_edge,
                             &mut moved,
                         ];
                         let known = &mut low_bits[register as usize];
                         if lane && bits > *known {
                             (*known, changed) = (bits, true);
                         }
-                        for (fact, now) in facts.into_iter().zip([lane, thread, varying, data, moves]) {
+                        for (fact, now) in
+                            facts.into_iter().zip([lane, thread, varying, data, at_edge, moves])
+                        {
                             changed |= now && !fact[register as usize];
                             fact[register as usize] |= now;
                         }

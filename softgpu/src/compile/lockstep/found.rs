@@ -21,6 +21,8 @@ pub(super) struct Found<'a> {
     pub differs: bool,
     /// also those of one warp.
     pub by_lane: bool,
+    /// Whether they name elements beside their own, but where these are at an edge.
+    pub at_edge: bool,
     /// On how many conditions that may divide a block it depends.
     pub conditions: u32,
     pub bytes: i64,
@@ -67,11 +69,12 @@ pub(super) fn find<'a>(
         let guarded = instruction.guard.is_some_and(|g| differs(g.register.0));
         let conditions = conditions + u32::from(guarded);
         let by_lane = |register: u32| addresses.as_deref().is_some_and(|a| a.divides(register));
-        let (differs, by_lane) = match *operand {
-            Operand::Address(AddressBase::Reg(r), _) => (differs(r.0), by_lane(r.0)),
-            _ => (false, false),
+        let at_edge = |register: u32| addresses.as_deref().is_some_and(|a| a.is_at_edge(register));
+        let (differs, by_lane, at_edge) = match *operand {
+            Operand::Address(AddressBase::Reg(r), _) => (differs(r.0), by_lane(r.0), at_edge(r.0)),
+            _ => (false, false, false),
         };
-        Some(Found { at, access, instruction, named, address, differs, by_lane, conditions, bytes })
+        Some(Found { at, access, instruction, named, address, differs, by_lane, at_edge, conditions, bytes })
     };
     let blocks = flow.blocks.iter().zip(conditions);
     blocks

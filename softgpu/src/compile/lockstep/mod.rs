@@ -12,7 +12,7 @@
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
 //!
-//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`copies`]).
+//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`beside`], [`copies`]).
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
@@ -21,6 +21,7 @@
 mod accesses;
 mod address;
 mod ahead;
+mod beside;
 mod calls;
 mod copies;
 mod exchange;
@@ -151,6 +152,7 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         if let Some(addresses) = &addresses {
             let waiting = ahead::places(function, ops, &flow, &found, addresses);
             yielding.extend(waiting.into_iter().map(|at| (at, None)));
+            yielding.extend(beside::stores(function, ops, &flow, &found, addresses));
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
