@@ -238,6 +238,59 @@ __global__ void tickets(int* value) {
     *(volatile int*)&served = mine + 1;
 }
 
+// An image of 12 rows of 17 elements is renewed in place, a part as large as the block behind the other: each part is stored one turn later, behind the
+// loads of the next one. All have read what is round theirs before one of them stores (Rodinia's leukocyte).
+__global__ void renew(const int* in, int* out) {
+    const int row = 17, size = 12 * row;
+    __shared__ int image[size], buffer[THREADS];
+    int tid = threadIdx.x, parts = (size + THREADS - 1) / THREADS, old = 0, at = 0;
+    for (int i = tid; i < size; i += THREADS) image[i] = in[i] >> 8;
+    __syncthreads();
+    for (int part = 0; part < parts; part++) {
+        old = at;
+        at = part * THREADS + tid;
+        int value = 0;
+        if (at < size) {
+            int up = at < row ? at : at - row, down = at + row >= size ? at : at + row;
+            value = 2 * image[at] + image[up] + image[down];
+        }
+        if (part > 0 && old < size) image[old] = buffer[tid];
+        if (part < parts - 1)
+            buffer[tid] = value;
+        else if (at < size)
+            image[at] = value;
+        __syncthreads();
+    }
+    for (int i = tid; i < size; i += THREADS) out[i] = image[i];
+}
+
+// A warp counts in a table, in which each lane then looks up two numbers, and squeezes what was counted into its beginning: an atomic operation has nobody
+// wait, and all lanes have loaded before one of them stores (nsparse's products of sparse matrices).
+__global__ void squeeze(const int* in, int* out, int* left) {
+    __shared__ int table[WARPS][64], left_here[WARPS];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int i = lane; i < 64; i += 32) table[warp][i] = 0;
+    if (lane == 0) left_here[warp] = 0;
+    __syncthreads();
+    for (int i = 0; i <= lane % 5; i++) {
+        int place = in[threadIdx.x * 5 + i] & 63;
+        if (__ballot_sync(__activemask(), place < 64) != 0) atomicAdd(&table[warp][place], 1);
+    }
+    int first = table[warp][lane], second = table[warp][lane + 32];
+    out[threadIdx.x * 2] = first;
+    out[threadIdx.x * 2 + 1] = second;
+    for (int i = lane; i < 64; i += 32)
+        if (table[warp][i] != 0) {
+            int to = atomicAdd(&left_here[warp], 1);
+            table[warp][to] = table[warp][i];
+        }
+    if (lane == 0) left[warp] = 0;
+    int sum = 0;
+    for (int i = lane; i < left_here[warp]; i += 32) sum += table[warp][i];
+    for (int by = 16; by > 0; by /= 2) sum += __shfl_down_sync(~0u, sum, by);
+    if (lane == 0) left[warp] = sum;
+}
+
 // Runs a kernel, for at most so long that somebody still waits for it.
 #define RUN(...)                       \
     do {                               \
@@ -341,6 +394,19 @@ int main() {
         out[0] = 0;
         RUN(tickets<<<1, threads>>>(out));
         same("tickets", threads, out[0], (int)wanted);
+    }
+    RUN(renew<<<1, THREADS>>>(in, out));
+    for (int i = 0; i < 12 * 17; i++) {
+        int up = i < 17 ? i : i - 17, down = i + 17 >= 12 * 17 ? i : i + 17;
+        same("renew", i, out[i], 2 * (numbers[i] >> 8) + (numbers[up] >> 8) + (numbers[down] >> 8));
+    }
+    RUN(squeeze<<<1, THREADS>>>(in, out, more));
+    for (int warp = 0; warp < WARPS; warp++) {
+        int counts[64] = {}, sum = 0;
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i <= lane % 5; i++) counts[numbers[(warp * 32 + lane) * 5 + i] & 63]++, sum++;
+        for (int i = 0; i < 64; i++) same("squeeze", i, out[(warp * 32 + i % 32) * 2 + i / 32], counts[i]);
+        same("squeezed", warp, more[warp], sum);
     }
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));

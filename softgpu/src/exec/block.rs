@@ -91,6 +91,8 @@ struct Warp {
     grouped: u32,
     /// How often lanes have let others go first while the rest of the warp waited for them without being asked to by name.
     rounds: u32,
+    /// What the states of the lanes that let others go first were when that was looked at.
+    looked: u64,
     /// How often lanes have gone on from one place while others of the warp waited for all at a place behind it.
     passed: u32,
     /// What their states were when that was looked at.
@@ -100,6 +102,8 @@ struct Warp {
 /// For so many rounds lanes that wait for their warp where the program does not say whom for wait for lanes that let others go first: these may
 /// just be in a long loop, or wait for other warps and blocks.
 const PATIENCE: u32 = 1000;
+/// For so many where the lanes that let others go first are not as they were a round before: they get on.
+const MOST_PATIENCE: u32 = 10 * PATIENCE;
 /// Lanes go on from a place, in a loop most likely, while others of their warp wait behind it. After so many turns it is looked at whether a turn has
 /// changed anything for them.
 const TURNS: u32 = 500;
@@ -741,7 +745,12 @@ impl Resident {
                 let asks = kind == CutKind::ActiveMask;
                 let patience = if asks { LITTLE_PATIENCE } else { self.patience };
                 warp.rounds += 1;
-                if warp.rounds < patience {
+                let most = match patience {
+                    PATIENCE => MOST_PATIENCE,
+                    _ if asks => PATIENCE,
+                    few => few,
+                };
+                if self.get_on(w, patience, most) {
                     return;
                 }
                 if !asks {
@@ -760,6 +769,16 @@ impl Resident {
             let kind = self.context.grid.kernel.cuts[stop as usize - 1].kind;
             self.execute(w, kind, group, 0);
         }
+    }
+
+    /// Whether lanes that let others go first are waited for longer by the rest of their warp: for so many rounds, and for
+    /// as many again if the last one has changed anything for them, up to some limit.
+    fn get_on(&mut self, w: usize, patience: u32, most: u32) -> bool {
+        let Warp { rounds, yielded, looked, .. } = self.warps[w];
+        if rounds % patience == patience - 1 {
+            self.warps[w].looked = self.digest(w, yielded);
+        }
+        !rounds.is_multiple_of(patience) || rounds < most && self.digest(w, yielded) != looked
     }
 
     /// Lanes are to go on from a place while others of the warp wait behind it for all: whether they go round in a loop that most likely ends only by

@@ -64,5 +64,5 @@ pub(super) fn stores(
 /// Whether threads store to elements of their own then, in the variable in which they have read others.
 fn is_in_place(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
-    then.access == Access::Store && then.by_lane && addresses.have_one_root(to, from)
+    then.access == Access::Store && then.by_lane && to != from && addresses.have_one_root(to, from)
 }

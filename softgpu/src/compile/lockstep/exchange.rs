@@ -166,7 +166,9 @@ fn orders(instruction: &Instruction, op: &Op) -> bool {
     match op {
         // A fence says in which order others see what a thread does, but has nobody wait.
         Op::Yield | Op::Fence => false,
-        Op::Atom { .. } | Op::Mbarrier { .. } | Op::Tensor { .. } | Op::Call => true,
+        // What takes a lock or gives it back. Where lanes add to something, each goes on.
+        Op::Atom { op, .. } => matches!(op, Combine::Cas | Combine::Exch),
+        Op::Mbarrier { .. } | Op::Tensor { .. } | Op::Call => true,
         op => op.is_cut() && instruction.guard.is_none(),
     }
 }
@@ -336,7 +338,8 @@ fn exchanged(
         }
         // What is there when all lanes have added to it.
         if access.access == Access::Load {
-            let sums = accesses.iter().enumerate().filter(|(_, sum)| is_sum(sum, access, addresses));
+            let adds = |sum: &Candidate| is_sum(sum, access, addresses) || is_counted(sum, access, addresses);
+            let sums = accesses.iter().enumerate().filter(|(_, sum)| adds(sum));
             pairs.extend(sums.map(|(a, _)| (a, n, Conflict::SameTurn)));
         }
         // A number that all lanes look at before some of them raise it.
@@ -413,6 +416,18 @@ fn is_sum(sum: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
             || sum.is_one_place(addresses) && (sum.conditions == 0 || load.conditions < sum.conditions))
 }
 
+/// Whether lanes change elements that data tell, and then each loads one by its number: a histogram, or a table of a warp.
+fn is_counted(count: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
+    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
+    count.access == Access::Atomic
+        && count.shared
+        && load.shared
+        && load.address.factor(LANE) != 0
+        && is_of_all(count, load, addresses)
+        && count.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
+        && conflict(count, load, addresses) != Conflict::None
+}
+
 /// Whether a lane loads just what a neighbour's store is for.
 fn is_of_neighbour(load: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
     let step = load.address.factor(LANE);
@@ -460,7 +475,7 @@ fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) ->
 fn is_fetched(load: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
     let led = |&(t, _): &(u32, i64)| t != LANE && addresses.kind(t).by_lane;
     is_of_all(load, own, addresses)
-        && load.conditions == 0
+        && load.conditions <= own.conditions
         && load.address.terms.iter().any(led)
         && conflict(load, own, addresses) != Conflict::None
 }

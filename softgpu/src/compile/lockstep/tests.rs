@@ -386,12 +386,12 @@ fn what_others_have_is_fetched_before_they_store_there() {
 #[test]
 fn what_each_lane_has_for_itself_is_not_waited_for() {
     let free = [
-        // The own element, another array, a barrier, a shuffle or an atomic between, the loads that are constant.
+        // The own element, another array, a barrier, a shuffle or what takes a lock between, the loads that are constant.
         "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd2]; st.global.u32 [%rd2], %r3;",
         "st.global.u32 [%rd2], %r1; ld.global.u32 %r3, [%rd3+4]; st.global.u32 [%rd2], %r3;",
         "st.global.u32 [%rd2], %r1; bar.sync 0; ld.global.u32 %r3, [%rd2+4];",
         "st.global.u32 [%rd2], %r1; bar.warp.sync -1; ld.global.u32 %r3, [%rd2+4];",
-        "st.global.u32 [%rd2], %r1; red.global.add.u32 [%rd3], 1; ld.global.u32 %r3, [%rd2+4];",
+        "st.global.u32 [%rd2], %r1; atom.global.cas.b32 %r4, [%rd3], 0, 1; ld.global.u32 %r3, [%rd2+4];",
         "st.global.u32 [%rd2], %r1; ld.global.nc.u32 %r3, [%rd2+4];",
         // No store before a load.
         "ld.global.u32 %r3, [%rd2+4]; st.global.u32 [%rd2], %r3;",
@@ -650,4 +650,49 @@ fn addresses_of_whatever_numbers_end_in_no_fault() {
              ld.global.u32 %r3, [%rd10]; mad.lo.s64 %rd4, %rd4, {b}, {a}; setp.ne.u32 %p2, %r3, 0; @%p2 bra L;"
         ));
     }
+}
+
+#[test]
+fn adding_to_something_gives_lanes_no_order() {
+    let add = "red.global.add.u32 [%rd9], 1;";
+    assert_eq!(kernel(&format!("st.global.u32 [%rd2], %r1; {add} ld.global.u32 %r3, [%rd2+4];")), 1);
+    // A table is squeezed in place: all have read before one of them stores.
+    let squeeze = |between: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; shl.b32 %r4, %r1, 2; add.u32 %r5, %r4, %r3; ld.shared.u32 %r10, [%r5]; {between}
+             shl.b32 %r7, %r6, 2; add.u32 %r8, %r7, %r3; st.shared.u32 [%r8], %r10;"
+        ))
+    };
+    assert_eq!(squeeze("atom.global.add.u32 %r6, [%rd9], 1;"), 1);
+    assert_eq!(squeeze("atom.global.add.u32 %r6, [%rd9], 1; bar.sync 0;"), 0);
+    assert_eq!(squeeze("atom.global.cas.b32 %r6, [%rd9], 0, 1;"), 0);
+}
+
+#[test]
+fn what_lanes_have_counted_is_there_when_they_read_it() {
+    let count = |what: &str, between: &str| {
+        kernel(&format!(
+            "ld.global.u32 %r10, [%rd3]; shl.b32 %r11, %r10, 2; mov.u32 %r4, s; add.u32 %r3, %r11, %r4; {what} {between}
+             shl.b32 %r5, %r2, 2; add.u32 %r8, %r5, %r4; ld.shared.u32 %r6, [%r8]; st.global.u32 [%rd2], %r6;"
+        ))
+    };
+    for what in ["red.shared.add.u32 [%r3], 1;", "atom.shared.exch.b32 %r7, [%r3], 1;"] {
+        assert_eq!(count(what, ""), 1, "{what}");
+        assert_eq!(count(what, "bar.warp.sync -1;"), 0, "{what}");
+    }
+}
+
+#[test]
+fn elements_beside_are_read_before_others_are_renewed() {
+    let step = |to: &str, between: &str| {
+        yields(&format!(
+            "mov.u32 %r3, s; shl.b32 %r8, %r1, 2; add.u32 %r4, %r8, %r3; bar.sync 0; setp.gt.u32 %p2, %r1, 0;
+             add.u32 %r10, %r1, -17; selp.b32 %r11, %r10, %r1, %p2; shl.b32 %r12, %r11, 2; add.u32 %r5, %r12, %r3;
+             ld.shared.u32 %r6, [%r5]; {between} st.shared.u32 [{to}], %r6;"
+        ))
+    };
+    assert_eq!(step("%r4", ""), 1);
+    assert_eq!(step("%r4", "bar.sync 0;"), 0);
+    assert_eq!(step("%r5", ""), 0, "what the thread has read itself");
+    assert_eq!(step("s", ""), 0, "one place for all");
 }
