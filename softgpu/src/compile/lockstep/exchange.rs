@@ -203,8 +203,13 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         given |= matches!(kind, Kind::Root | Kind::Invariant | Kind::Product) && !differs;
         of_data |= data;
     }
-    // Lanes whose parts lie far apart have them for themselves, wherever in them they are.
-    let own_parts = lane.0 == lane.1 && lane.0.unsigned_abs() >= 4 * size as u64;
+    // Lanes whose parts lie far apart have them for themselves, wherever in them they are; but not where a distance counts such parts.
+    let counts_parts = |&(t, factor): &(u32, i64)| {
+        t != LANE && term(t).kind == Kind::Wild && !term(t).of_data && factor.wrapping_rem(lane.0) == 0
+    };
+    let own_parts = lane.0 == lane.1
+        && lane.0.unsigned_abs() >= 4 * size as u64
+        && !difference.terms.iter().any(counts_parts);
     // Other values that differ among lanes, in both addresses.
     let own_values = || {
         let values =
@@ -278,8 +283,10 @@ fn shifts(first: &Candidate, second: &Candidate, addresses: &Addresses) -> impl 
 struct Exchanged {
     /// A store or an atomic operation, and a load or an atomic operation that may find what another lane has stored or added.
     pairs: Vec<(usize, usize)>,
-    /// Stores and atomic operations that may take away what another lane is to load before.
+    /// Stores and atomic operations that may take away what another lane is to load before,
     overtaking: BTreeSet<usize>,
+    /// and those loads.
+    overtaken: BTreeSet<usize>,
     /// Stores that may be meant to come after another lane's store to the same place.
     overwriting: BTreeSet<usize>,
 }
@@ -292,6 +299,9 @@ fn exchanged(
     accesses: &[Candidate],
     addresses: &Addresses,
 ) -> Option<Exchanged> {
+    // Lanes that ask each other may have one of them act for several.
+    let asks = |op: &Op| matches!(op, Op::Match { .. } | Op::Vote { .. } | Op::ActiveMask);
+    let aggregates = address::instructions(function).any(|(_, i)| asks(&ops[i.form.0 as usize]));
     // What comes first, what then, and whether that is to be expected.
     let mut pairs = Vec::new();
     for (n, access) in accesses.iter().enumerate() {
@@ -328,7 +338,9 @@ fn exchanged(
             if access.shared && store.shared && access.access == Access::Load {
                 if is_of_neighbour(access, store, addresses) {
                     pairs.push((n, s, Conflict::Always));
-                } else if is_scattered(access, store, addresses) {
+                } else if is_scattered(access, store, addresses)
+                    || aggregates && is_leaders(access, store, addresses)
+                {
                     pairs.push((n, s, Conflict::SameTurn));
                 } else if !own && is_fetched(access, store, addresses) {
                     // What is stored in one turn is fetched in the next one.
@@ -349,6 +361,7 @@ fn exchanged(
                 load.address.factor(LANE) == 0
                     && load.address.minus(&access.address).terms.is_empty()
                     && conflict(load, access, addresses) == Conflict::Always
+                    || aggregates && is_leaders(load, access, addresses)
             });
             pairs.extend(looked.map(|(l, _)| (l, n, Conflict::Always)));
         }
@@ -376,7 +389,10 @@ fn exchanged(
                 continue;
             }
             match (accesses[first].access, accesses[then].access) {
-                (Access::Load, _) => _ = exchanged.overtaking.insert(then),
+                (Access::Load, _) => {
+                    exchanged.overtaking.insert(then);
+                    exchanged.overtaken.insert(first);
+                }
                 (_, Access::Store) => _ = exchanged.overwriting.insert(then),
                 _ => _ = found.insert((first, then)),
             }
@@ -469,6 +485,14 @@ fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) ->
         && difference.terms.iter().all(by_number)
         && points_alike(all, some, addresses)
         && is_of_all(some, all, addresses)
+}
+
+/// Whether lanes look at a place that data tell, and then some of them change it, such as one for all that are led there.
+fn is_leaders(look: &Candidate, change: &Candidate, addresses: &Addresses) -> bool {
+    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
+    change.conditions > look.conditions
+        && look.is_where(change)
+        && look.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
 }
 
 /// Whether all lanes load elements of others, and then each stores to its own.
@@ -593,7 +617,7 @@ struct Alignment<'a> {
 impl Alignment<'_> {
     fn places(&self) -> BTreeSet<usize> {
         let at = |number: usize| self.accesses[number].at;
-        let Exchanged { pairs, overtaking, overwriting } = &self.exchanged;
+        let Exchanged { pairs, overtaking, overtaken, overwriting } = &self.exchanged;
         let mut places: BTreeSet<usize> = overwriting.iter().map(|&store| at(store)).collect();
         let reading: BTreeSet<usize> = pairs.iter().map(|pair| at(pair.1)).collect();
         let storing: BTreeSet<usize> =
@@ -613,6 +637,7 @@ impl Alignment<'_> {
                 storing.iter().any(|store| conflict(load, store, self.addresses) != Conflict::None)
             })
             .map(|load| load.at)
+            .chain(overtaken.iter().map(|&load| at(load)))
             .collect();
         let sums = pairs.iter().filter(|pair| self.accesses[pair.0].access == Access::Atomic);
         let sums: BTreeSet<usize> = sums.map(|pair| at(pair.0)).collect();

@@ -669,6 +669,35 @@ fn adding_to_something_gives_lanes_no_order() {
 }
 
 #[test]
+fn a_distance_that_is_halved_leads_to_other_rows_and_one_in_the_row_does_not() {
+    let sum = |lanes: u32, distance: u32| {
+        kernel(&format!(
+            "mov.u32 %r3, s; mad.lo.u32 %r4, %r1, {lanes}, %r3; mov.u32 %r5, 16; L: mad.lo.u32 %r6, %r5, {distance}, %r4; ld.shared.u32 %r7, [%r6];
+             ld.shared.u32 %r8, [%r4]; add.u32 %r10, %r8, %r7; st.shared.u32 [%r4], %r10; shr.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra L;"
+        ))
+    };
+    for row in [1, 4, 8] {
+        assert!(sum(4 * row, 4 * row) > 0, "rows of {row}");
+    }
+    assert_eq!(sum(64, 4), 0, "elements of the lane's own row");
+}
+
+#[test]
+fn all_have_looked_before_one_acts_for_several() {
+    // Ranks among equal digits: who has the digit looks at its counter, and the first of them raises it.
+    let rank = |who: &str, change: &str| {
+        kernel(&format!(
+            "ld.global.u32 %r10, [%rd3]; {who} shl.b32 %r11, %r10, 2; mov.u32 %r4, s; add.u32 %r3, %r11, %r4; ld.shared.u32 %r6, [%r3];
+             and.b32 %r8, %r5, 1; setp.eq.u32 %p2, %r8, 0; add.u32 %r12, %r6, %r5; @%p2 {change} st.global.u32 [%rd2], %r6;"
+        ))
+    };
+    let asked = "match.any.sync.b32 %r5, %r10, -1;";
+    assert_eq!(rank(asked, "st.shared.u32 [%r3], %r12;"), 1);
+    assert_eq!(rank(asked, "red.shared.add.u32 [%r3], %r5;"), 1);
+    assert_eq!(rank("mov.u32 %r5, %r10;", "st.shared.u32 [%r3], %r12;"), 0, "nobody asks");
+}
+
+#[test]
 fn what_lanes_have_counted_is_there_when_they_read_it() {
     let count = |what: &str, between: &str| {
         kernel(&format!(
