@@ -433,14 +433,12 @@ fn collect(count: usize, transpose: bool, words: usize, rows: usize) -> MatrixFn
     Box::new(move |states| {
         for matrix in 0..count {
             let elements = gathered(states, words + matrix * 4);
-            for row in 0..8 {
+            for (row, state) in states[matrix * 8..][..8].iter().enumerate() {
+                let element =
+                    |column: usize| if transpose { elements[column][row] } else { elements[row][column] };
+                let whole: [u16; 8] = std::array::from_fn(element);
                 // SAFETY: the compiled kernel has reserved these bytes in each thread's state.
-                let to = unsafe { states[matrix * 8 + row].add(rows).cast::<u16>() };
-                for column in 0..8 {
-                    let element = if transpose { elements[column][row] } else { elements[row][column] };
-                    // SAFETY: as above.
-                    unsafe { to.add(column).write_unaligned(element) };
-                }
+                unsafe { state.add(rows).cast::<[u16; 8]>().write_unaligned(whole) };
             }
         }
     })
