@@ -498,9 +498,10 @@ fn is_leaders(look: &Candidate, change: &Candidate, addresses: &Addresses) -> bo
 /// Whether all lanes load elements of others, and then each stores to its own.
 fn is_fetched(load: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
     let led = |&(t, _): &(u32, i64)| t != LANE && addresses.kind(t).by_lane;
+    let backwards = load.address.factor(LANE).signum() * own.address.factor(LANE).signum() < 0;
     is_of_all(load, own, addresses)
         && load.conditions <= own.conditions
-        && load.address.terms.iter().any(led)
+        && (backwards || load.address.terms.iter().any(led))
         && conflict(load, own, addresses) != Conflict::None
 }
 

@@ -669,6 +669,18 @@ fn adding_to_something_gives_lanes_no_order() {
 }
 
 #[test]
+fn all_have_read_before_elements_are_turned_round() {
+    let turned = |between: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; mad.lo.u32 %r4, %r1, 4, %r3; sub.u32 %r5, 31, %r1; mad.lo.u32 %r6, %r5, 4, %r3; ld.shared.u32 %r7, [%r6]; {between}
+             st.shared.u32 [%r4], %r7;"
+        ))
+    };
+    assert_eq!(turned(""), 1);
+    assert_eq!(turned("bar.warp.sync -1;"), 0);
+}
+
+#[test]
 fn a_distance_that_is_halved_leads_to_other_rows_and_one_in_the_row_does_not() {
     let sum = |lanes: u32, distance: u32| {
         kernel(&format!(
