@@ -2,7 +2,7 @@
 //!
 //! The lanes of a device's warp execute a load only when all of them have executed the stores before it. Programs that count on
 //! that are old, or wrong and never noticed; CuPy's selection of the smallest elements is one. What they do is this:
-//! a store, and later, with no barrier, shuffle, vote or atomic operation between, a load of what another lane may have
+//! a store, and later, with no barrier, shuffle, vote or lock between, a load of what another lane may have
 //! stored, or an atomic operation on it. Where a kernel has that, its lanes wait for each other before such a load, after a load of what
 //! another lane may store soon, and where lanes meet again that have gone different ways. They also wait before a store to what another lane
 //! may have stored.

@@ -52,7 +52,7 @@ fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, i
     let (index, ty, vector) = match *op {
         Op::Ld { ty, vector, .. } => (1, ty, vector),
         Op::St { ty, vector, .. } => (0, ty, vector),
-        Op::Atom { ty, result, .. } => (usize::from(result), ty, 1),
+        Op::Atom { ty, vector, result, .. } => (usize::from(result), ty, vector),
         _ => return None,
     };
     Some((instruction.operands.get(index)?, i64::from(ty.bits() / 8) * i64::from(vector)))
