@@ -743,13 +743,12 @@ impl Resident {
             if warp.yielded != 0 {
                 // Who asks for whoever has come does not count on all, but a lane that has let others go first may just be about to come.
                 let asks = kind == CutKind::ActiveMask;
-                let patience = if asks { LITTLE_PATIENCE } else { self.patience };
-                warp.rounds += 1;
-                let most = match patience {
-                    PATIENCE => MOST_PATIENCE,
-                    _ if asks => PATIENCE,
-                    few => few,
+                let (patience, most) = match self.patience {
+                    _ if asks => (LITTLE_PATIENCE, PATIENCE),
+                    PATIENCE => (PATIENCE, MOST_PATIENCE),
+                    few => (few, few),
                 };
+                warp.rounds += 1;
                 if self.get_on(w, patience, most) {
                     return;
                 }
@@ -775,7 +774,7 @@ impl Resident {
     /// as many again if the last one has changed anything for them, up to some limit.
     fn get_on(&mut self, w: usize, patience: u32, most: u32) -> bool {
         let Warp { rounds, yielded, looked, .. } = self.warps[w];
-        if rounds % patience == patience - 1 {
+        if rounds % patience == patience - 1 && rounds + 1 < most {
             self.warps[w].looked = self.digest(w, yielded);
         }
         !rounds.is_multiple_of(patience) || rounds < most && self.digest(w, yielded) != looked

@@ -184,19 +184,15 @@ impl<'a> Emitter<'a, '_> {
         // The first lanes give the addresses of the rows.
         let place = if shared { MemoryTarget::Shared } else { MemoryTarget::Generic };
         let source = self.operand(o, 1)?;
-        let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
-        let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(count) * 8);
-        let (load, after) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(takes_part, load, &[], after, &[]);
-        self.b.switch_to_block(load);
-        let target = self.target_of(place, source, 16)?;
-        let state = self.state_pointer();
-        for half in 0..2 {
-            let row = self.b.ins().load(types::I64, target.flags, target.base, target.offset + half * 8);
-            self.b.ins().store(trusted(), row, state, at as i32 + half * 8);
-        }
-        self.b.ins().jump(after, &[]);
-        self.b.switch_to_block(after);
+        self.in_first_lanes(count * 8, |e| {
+            let target = e.target_of(place, source, 16)?;
+            let state = e.state_pointer();
+            for half in 0..2 {
+                let row = e.b.ins().load(types::I64, target.flags, target.base, target.offset + half * 8);
+                e.b.ins().store(trusted(), row, state, at as i32 + half * 8);
+            }
+            Ok(())
+        })?;
         let (count, rows, out) = (count as usize, at as usize, at as usize + 16);
         let operation = Operation::Distribute { count, transpose, rows, out };
         self.matrix_stop(operation, next, destination)?;
@@ -230,21 +226,30 @@ impl<'a> Emitter<'a, '_> {
         };
         self.matrix_stop(operation, next, &Operand::Sink)?;
         // The first lanes have given the addresses of the rows.
+        self.in_first_lanes(count * 8, |e| {
+            let state = e.state_pointer();
+            let address = e.b.ins().load(types::I64, trusted(), state, at as i32);
+            let target = e.place_of(abi::AccessKind::Write, address, 16)?;
+            for half in 0..2 {
+                let row = e.b.ins().load(types::I64, trusted(), state, rows as i32 + half * 8);
+                e.b.ins().store(target.flags, row, target.base, target.offset + half * 8);
+            }
+            Ok(())
+        })?;
+        self.go_on(next)
+    }
+
+    /// Emits what so many of the first lanes of a warp do, and the others do not.
+    fn in_first_lanes(&mut self, lanes: u32, emit: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let lane = self.thread_field(types::I32, offset_of!(abi::Thread, lane));
-        let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(count) * 8);
-        let (store, after) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(takes_part, store, &[], after, &[]);
-        self.b.switch_to_block(store);
-        let state = self.state_pointer();
-        let address = self.b.ins().load(types::I64, trusted(), state, at as i32);
-        let target = self.place_of(abi::AccessKind::Write, address, 16)?;
-        for half in 0..2 {
-            let row = self.b.ins().load(types::I64, trusted(), state, rows as i32 + half * 8);
-            self.b.ins().store(target.flags, row, target.base, target.offset + half * 8);
-        }
+        let takes_part = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, lane, i64::from(lanes));
+        let (inside, after) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(takes_part, inside, &[], after, &[]);
+        self.b.switch_to_block(inside);
+        emit(self)?;
         self.b.ins().jump(after, &[]);
         self.b.switch_to_block(after);
-        self.go_on(next)
+        Ok(())
     }
 
     /// Rows and columns of a fragment.

@@ -53,6 +53,15 @@ impl Candidate {
         apart.terms.is_empty() && -other.bytes < apart.constant && apart.constant < self.bytes
     }
 
+    /// Whether data that each lane has read tell the place.
+    fn is_led_by_data(&self, addresses: &Addresses) -> bool {
+        self.address
+            .terms
+            .iter()
+            .map(|&(term, _)| addresses.kind(term))
+            .any(|term| term.by_lane && term.of_data)
+    }
+
     /// Whether all lanes of a warp name one place.
     fn is_one_place(&self, addresses: &Addresses) -> bool {
         !self.address.terms.iter().any(|&(term, _)| addresses.kind(term).by_lane)
@@ -434,13 +443,12 @@ fn is_sum(sum: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
 
 /// Whether lanes change elements that data tell, and then each loads one by its number: a histogram, or a table of a warp.
 fn is_counted(count: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
-    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
     count.access == Access::Atomic
         && count.shared
         && load.shared
         && load.address.factor(LANE) != 0
         && is_of_all(count, load, addresses)
-        && count.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
+        && count.is_led_by_data(addresses)
         && conflict(count, load, addresses) != Conflict::None
 }
 
@@ -465,9 +473,8 @@ fn is_of_all(other: &Candidate, own: &Candidate, addresses: &Addresses) -> bool 
 
 /// Whether each lane has an element by its number, and stores to one that data tell, or the other way round.
 fn is_scattered(own: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
-    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
     is_of_all(store, own, addresses)
-        && store.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
+        && store.is_led_by_data(addresses)
         && conflict(own, store, addresses) != Conflict::None
 }
 
@@ -489,10 +496,7 @@ fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) ->
 
 /// Whether lanes look at a place that data tell, and then some of them change it, such as one for all that are led there.
 fn is_leaders(look: &Candidate, change: &Candidate, addresses: &Addresses) -> bool {
-    let term = |&(t, _): &(u32, i64)| addresses.kind(t);
-    change.conditions > look.conditions
-        && look.is_where(change)
-        && look.address.terms.iter().any(|t| term(t).by_lane && term(t).of_data)
+    change.conditions > look.conditions && look.is_where(change) && look.is_led_by_data(addresses)
 }
 
 /// Whether all lanes load elements of others, and then each stores to its own.
