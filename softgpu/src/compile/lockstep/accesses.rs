@@ -1,13 +1,13 @@
 //! Which instructions access memory that lanes share, and what memory that is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::super::op::{MemoryTarget, Op};
+use super::super::op::{IntOp, MemoryTarget, Op};
 use super::super::opcode::{Form, Opcode, Semantics};
 use super::super::unit::synthetic;
 use super::accessed;
 use super::address::{self, Addresses};
-use rgpu_image::ptx::ast::{Function, Instruction, Module, Space, Symbol};
+use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Module, Operand, RegId, Space, Symbol};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
@@ -43,10 +43,14 @@ impl Forms {
         Self { shared, generic, exchanging, volatile }
     }
 
-    /// An access to memory that lanes share of which the text does not say that others look, except by volatile accesses
-    /// and by relaxed stores; or an atomic operation.
-    pub(super) fn exchanging(&self, instruction: &Instruction) -> Option<Access> {
-        self.exchanging[instruction.form.0 as usize]
+    /// The statements of a function that access memory which lanes share and of which the text does not say that others look,
+    /// except by volatile accesses and by relaxed stores; or are atomic operations.
+    pub(super) fn exchanging(&self, function: &Function, ops: &[Op]) -> BTreeMap<usize, Access> {
+        let stack = of_stack(function, ops);
+        address::instructions(function)
+            .filter_map(|(at, i)| Some((at, self.exchanging[i.form.0 as usize]?)))
+            .filter(|(at, _)| !stack.contains(at))
+            .collect()
     }
 
     /// Whether an instruction accesses memory that lanes share, or may.
@@ -102,6 +106,40 @@ fn exchanging(form: &Form) -> Option<Access> {
         _ => false,
     };
     (ordinary && !form.nc).then_some(access)
+}
+
+/// The statements of a function that load and store its own variables in local memory though the text does not say so: all that
+/// was built for a debugger does it with each of them.
+fn of_stack(function: &Function, ops: &[Op]) -> BTreeSet<usize> {
+    let is_local = |symbol: &Symbol| {
+        let Symbol::Local(id) = symbol else { return false };
+        function.variables.get(id.0 as usize).is_some_and(|variable| variable.space == Space::Local)
+    };
+    // Registers that lead to the stack, and those that may lead elsewhere, as well.
+    let (mut stack, mut others) = (HashSet::new(), HashSet::new());
+    let mut statements = BTreeSet::new();
+    for (at, instruction) in address::instructions(function) {
+        let op = &ops[instruction.form.0 as usize];
+        let leads = |operand: &Operand, stack: &HashSet<RegId>| match operand {
+            Operand::Reg(register) | Operand::Address(AddressBase::Reg(register), _) => {
+                stack.contains(register)
+            }
+            Operand::Symbol(symbol, _) | Operand::Address(AddressBase::Symbol(symbol), _) => is_local(symbol),
+            _ => false,
+        };
+        if accessed(instruction, op).is_some_and(|(operand, _)| leads(operand, &stack)) {
+            statements.insert(at);
+        }
+        let [Operand::Reg(result), operands @ ..] = &instruction.operands[..] else { continue };
+        let passes = matches!(op, Op::Mov { .. } | Op::Cvta { .. } | Op::Int { op: IntOp::Add, .. });
+        if passes && operands.iter().any(|operand| leads(operand, &stack)) && !others.contains(result) {
+            stack.insert(*result);
+        } else {
+            stack.remove(result);
+            others.insert(*result);
+        }
+    }
+    statements
 }
 
 /// What the instructions of a function access.

@@ -10,13 +10,13 @@
 //! All other kernels should stay as they are. So a load and a store count only if their addresses say that they belong to
 //! different lanes ([`conflict`]), and a kernel that does not ask which lane it is in is not looked at.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
 use super::super::opcode::Combine;
 use super::accessed;
-use super::accesses::{Access, Accesses, Forms};
+use super::accesses::{Access, Accesses};
 use super::address::{self, Addresses, Kind, LANE, Linear, Term};
 use super::ways::{Ways, begins};
 use crate::abi::WARP;
@@ -87,17 +87,9 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn of(function: &Function, forms: &Forms) -> Self {
-        let mut count = Self { loads: 0, stores: 0, atomics: 0 };
-        for (_, instruction) in address::instructions(function) {
-            match forms.exchanging(instruction) {
-                Some(Access::Load) => count.loads += 1,
-                Some(Access::Store) => count.stores += 1,
-                Some(Access::Atomic) => count.atomics += 1,
-                None => {}
-            }
-        }
-        count
+    pub(super) fn of(exchanging: &BTreeMap<usize, Access>) -> Self {
+        let count = |asked: Access| exchanging.values().filter(|&&access| access == asked).count();
+        Self { loads: count(Access::Load), stores: count(Access::Store), atomics: count(Access::Atomic) }
     }
 
     /// Whether lanes may exchange values at all.
@@ -117,13 +109,14 @@ impl Count {
 pub(super) fn places(
     function: &Function,
     ops: &[Op],
+    exchanging: &BTreeMap<usize, Access>,
     all: &Accesses,
     flow: &Flow,
     addresses: &mut Addresses,
 ) -> BTreeSet<usize> {
     let ways = Ways::new(function, flow, |predicate| addresses.divides(predicate));
     let conditions = ways.conditions(flow);
-    let accesses = collect(function, ops, all, flow, &conditions, addresses);
+    let accesses = collect(function, ops, exchanging, all, flow, &conditions, addresses);
     match exchanged(function, ops, flow, &accesses, addresses) {
         Some(exchanged) if exchanged != Exchanged::default() => {
             Alignment { function, ops, flow, ways, accesses: &accesses, exchanged, addresses }.places()
@@ -136,6 +129,7 @@ pub(super) fn places(
 fn collect(
     function: &Function,
     ops: &[Op],
+    exchanging: &BTreeMap<usize, Access>,
     all: &Accesses,
     flow: &Flow,
     conditions: &[u32],
@@ -143,10 +137,9 @@ fn collect(
 ) -> Vec<Candidate> {
     let mut accesses = Vec::new();
     for (block, range) in flow.blocks.iter().enumerate() {
-        for at in range.first..range.end {
+        for (&at, &access) in exchanging.range(range.first..range.end) {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
             let op = &ops[instruction.form.0 as usize];
-            let Some(access) = all.forms.exchanging(instruction) else { continue };
             let shared = all.is_shared(at, op);
             let Some((operand, bytes)) = accessed(instruction, op) else { continue };
             let Some(address) = addresses.address(operand) else { continue };

@@ -122,7 +122,8 @@ impl Places {
 
 /// Finds them.
 fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Places {
-    let count = exchange::Count::of(function, forms);
+    let exchanging = forms.exchanging(function, ops);
+    let count = exchange::Count::of(&exchanging);
     let exchange = count.may_exchange(function);
     let hasty = forms.may_change_shared(function, ops);
     let gathers = gather::gathers(function, ops);
@@ -134,7 +135,9 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
     let mut converging = match &mut addresses {
-        Some(addresses) if exchange => exchange::places(function, ops, &accesses, &flow, addresses),
+        Some(addresses) if exchange => {
+            exchange::places(function, ops, &exchanging, &accesses, &flow, addresses)
+        }
         _ => BTreeSet::new(),
     };
     if gathers && flow.blocks.len() <= exchange::BLOCKS {

@@ -737,3 +737,20 @@ fn elements_beside_are_read_before_others_are_renewed() {
     assert_eq!(step("%r5", ""), 0, "what the thread has read itself");
     assert_eq!(step("s", ""), 0, "one place for all");
 }
+
+#[test]
+fn variables_on_the_stack_are_not_counted() {
+    // As built for a debugger: every variable is in memory, and nothing says in which.
+    let debugged = |stack: &str| {
+        let variable = format!("st.u32 [{stack}+4], %r1; ld.u32 %r7, [{stack}+4];").repeat(500);
+        let body = format!(
+            "mov.u32 %r3, s; shl.b32 %r8, %r1, 2; add.u32 %r4, %r8, %r3; xor.b32 %r11, %r8, 16; add.u32 %r5, %r11, %r3; {variable}
+             st.shared.u32 [%r4], %r1; ld.shared.u32 %r6, [%r5]; st.global.u32 [%rd2], %r6;"
+        );
+        let stack = ".local .align 8 .b8 depot[16]; mov.u64 %rd4, depot; cvta.local.u64 %rd5, %rd4; add.u64 %rd6, %rd5, 8;";
+        waits(&text_of(&body).replace("ld.param.u64 %rd1, [a];", &format!("{stack} ld.param.u64 %rd1, [a];")))[0].1
+    };
+    assert_eq!(debugged("%rd5"), 1);
+    assert_eq!(debugged("%rd6"), 1);
+    assert_eq!(debugged("%rd9"), 0, "too many accesses to memory of all");
+}
