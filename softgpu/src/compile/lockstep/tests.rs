@@ -748,7 +748,9 @@ fn variables_on_the_stack_are_not_counted() {
              st.shared.u32 [%r4], %r1; ld.shared.u32 %r6, [%r5]; st.global.u32 [%rd2], %r6;"
         );
         let stack = ".local .align 8 .b8 depot[16]; mov.u64 %rd4, depot; cvta.local.u64 %rd5, %rd4; add.u64 %rd6, %rd5, 8;";
-        waits(&text_of(&body).replace("ld.param.u64 %rd1, [a];", &format!("{stack} ld.param.u64 %rd1, [a];")))[0].1
+        waits(&text_of(&body).replace("ld.param.u64 %rd1, [a];", &format!("{stack} ld.param.u64 %rd1, [a];")))
+            [0]
+        .1
     };
     assert_eq!(debugged("%rd5"), 1);
     assert_eq!(debugged("%rd6"), 1);
