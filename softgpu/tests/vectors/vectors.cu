@@ -622,7 +622,7 @@ extern "C" __global__ void ends(const float *in, float *out, int n)
     unsigned hash = 0;
 #pragma unroll 1
     for (int k = 0; k < 9; k++) {
-        unsigned start = k / 3 * 0x7ffffff0u, other = start + k % 3 * 40 + blockIdx.x % 16;
+        unsigned start = k / 3 * 0x7ffffff0u, other = start + k % 3 * 40 + blockIdx.x % 32;
         BRANCHES(start + t, other);
         BRANCHES(start + 3 * t, other);
         BRANCHES(start + 200 - t, other);

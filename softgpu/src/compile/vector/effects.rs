@@ -400,8 +400,20 @@ impl<const LANES: usize> Translator<'_, LANES> {
                     return Ok(None);
                 }
                 let (first, follows) = (self.get(short, Form::Scalar)?, self.get(short, Form::Valid)?);
-                let most = (u64::from(u32::MAX) - self.reach(step)) >> zeros;
-                let good = self.is_multiple("i32", &first, zeros, most);
+                let zeros = if self.multiples.zeros(self.func, short) < zeros { zeros } else { 0 };
+                let good = match (self.mask.is_some(), zeros) {
+                    (true, zeros) => {
+                        let most = (u64::from(u32::MAX) - self.reach(step)) >> zeros;
+                        self.is_multiple("i32", &first, zeros, most)
+                    }
+                    // Where all lanes are there, a row that goes beyond 32 bits begins in the guard behind the block's memory, faults there for its
+                    // first lane, and ends in that guard: it is that much longer.
+                    (false, 0) => "true".into(),
+                    (false, zeros) => {
+                        let low = self.make(format!("and i32 {first}, {}", (1 << zeros) - 1));
+                        self.make(format!("icmp eq i32 {low}, 0"))
+                    }
+                };
                 let valid = self.both(&follows, &good);
                 let (base, long) = (self.get(base, Form::Scalar)?, self.get(long, Form::Scalar)?);
                 let first = self.make(format!("add i64 {base}, {long}"));

@@ -1,38 +1,30 @@
-//! Comparisons that the first and the last lane decide: of a number that goes up from lane to lane with one that is the same in all.
+//! Comparisons that the ends of a group decide: of a number that goes up from lane to lane with one that is the same in all.
 
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Value};
 
-use super::compute::integers;
 use super::flow::Refusal;
 use super::shape::{Shape, home};
 use super::translate::{Form, Translator, scalar_type};
 
-/// Whether it takes many instructions to make bits of a comparison of all lanes: several registers are packed into one, unless the processor makes
-/// bits at once. Then two comparisons of single numbers are less; eight lanes take no more than these.
-fn is_long(lanes: usize) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let has_masks = std::arch::is_x86_feature_detected!("avx512f");
-    #[cfg(not(target_arch = "x86_64"))]
-    let has_masks = false;
-    lanes > 8 && !has_masks
-}
-
-/// What the ends of a group say of a condition, by name.
+/// What the ends of a group say of a condition, as the names of answers.
 pub(super) struct Ends {
-    /// Whether it holds in all lanes or in none.
-    pub alike: String,
-    /// Whether it holds in all of them then.
-    pub holds: String,
+    /// Whether it holds in all lanes, if they can say so.
+    pub all: Option<String>,
+    /// Whether it holds in none.
+    pub none: Option<String>,
 }
 
 impl<const LANES: usize> Translator<'_, LANES> {
-    /// What the first and the last lane say of a condition, if it is a comparison of this kind that the block which is being written has made for
+    /// What the ends of a group say of a condition, if it is a comparison of this kind that the block which is being written has made for
     /// itself: what other blocks read is made for all lanes in any case. What is written for that can be used in all of the block.
+    ///
+    /// The lanes' numbers are `lowest`, …, `lowest + reach`, if they do not wrap. All of them are in a range of numbers if `lowest` is in that range without
+    /// its last `reach` numbers: one comparison of a single number with one that mostly is the same for all groups.
     pub(super) fn ends(&mut self, condition: Value) -> Result<Option<Ends>, Refusal> {
         let condition = self.func.dfg.resolve_aliases(condition);
         let is_own = self.number.is_some() && home(self.func, self.flow, condition) == self.number;
-        if !is_own || !is_long(LANES) || self.travels.contains(&condition) {
+        if !is_own || self.travels.contains(&condition) {
             return Ok(None);
         }
         let Some(inst) = self.func.dfg.value_def(condition).inst() else { return Ok(None) };
@@ -57,29 +49,48 @@ impl<const LANES: usize> Translator<'_, LANES> {
         }
         let ty = scalar_type(self.type_of(row))?;
         let valid = [self.get(row, Form::Valid)?, self.get(other, Form::Valid)?];
-        let follows = self.both(&valid[0], &valid[1]);
-        let (first, other) = (self.get(row, Form::Scalar)?, self.get(other, Form::Scalar)?);
-        if matches!(cond, IntCC::Equal | IntCC::NotEqual) {
-            // What is equal to one of the lanes' numbers is no further from the first than the last is.
-            let [from, to] = if step > 0 { [&first, &other] } else { [&other, &first] };
-            let distance = self.make(format!("sub {ty} {to}, {from}"));
-            let beyond = self.make(format!("icmp ugt {ty} {distance}, {reach}"));
-            let alike = self.both(&follows, &beyond);
-            return Ok(Some(Ends { alike, holds: (cond == IntCC::NotEqual).to_string() }));
+        let valid = self.both(&valid[0], &valid[1]);
+        let (mut lowest, mut other) = (self.get(row, Form::Scalar)?, self.get(other, Form::Scalar)?);
+        if step < 0 {
+            lowest = self.make(format!("sub {ty} {lowest}, {reach}"));
         }
-        let last = self.make(format!("add {ty} {first}, {}", step * (LANES as i64 - 1)));
-        let sign = if matches!(cond.without_equal(), IntCC::SignedLessThan | IntCC::SignedGreaterThan) {
-            's'
-        } else {
-            'u'
+        if matches!(cond, IntCC::Equal | IntCC::NotEqual) {
+            let distance = self.make(format!("sub {ty} {other}, {lowest}"));
+            let beyond = self.make(format!("icmp ugt {ty} {distance}, {reach}"));
+            let beyond = Some(self.both(&valid, &beyond));
+            return Ok(Some(match cond {
+                IntCC::Equal => Ends { all: None, none: beyond },
+                _ => Ends { all: beyond, none: None },
+            }));
+        }
+        if matches!(cond.without_equal(), IntCC::SignedLessThan | IntCC::SignedGreaterThan) {
+            // Numbers with a sign have the order of those without when their first bit is the other one.
+            let first_bit = i64::MIN >> (64 - bits);
+            [lowest, other] =
+                [lowest, other].map(|number| self.make(format!("xor {ty} {number}, {first_bit}")));
+        }
+        // The numbers from `bound` on, or from the one behind it.
+        let beyond = matches!(
+            cond,
+            IntCC::UnsignedGreaterThan
+                | IntCC::SignedGreaterThan
+                | IntCC::UnsignedLessThanOrEqual
+                | IntCC::SignedLessThanOrEqual
+        );
+        let beyond = i64::from(beyond);
+        let less = |t: &mut Self, a: &str, b: &str| {
+            t.declared.insert(format!("declare {ty} @llvm.usub.sat.{ty}({ty}, {ty})\n"));
+            t.make(format!("call {ty} @llvm.usub.sat.{ty}({ty} {a}, {ty} {b})"))
         };
-        // Between two ends of which the second did not wrap no number has wrapped.
-        let way = if step > 0 { "ge" } else { "le" };
-        let in_order = self.make(format!("icmp {sign}{way} {ty} {last}, {first}"));
-        let [holds, at_last] =
-            [&first, &last].map(|end| self.make(format!("icmp {} {ty} {end}, {other}", integers(cond))));
-        let agree = self.make(format!("icmp eq i1 {holds}, {at_last}"));
-        let agree = self.both(&agree, &in_order);
-        Ok(Some(Ends { alike: self.both(&follows, &agree), holds }))
+        // How many numbers there are from there on, and before, without the last `reach` ones.
+        let from = less(self, &(-(reach as i64) - beyond).to_string(), &other);
+        let bound = if beyond == 0 { other } else { self.make(format!("add {ty} {other}, 1")) };
+        let before = less(self, &bound, &reach.to_string());
+        let behind = self.make(format!("sub {ty} {lowest}, {bound}"));
+        let above = self.make(format!("icmp ult {ty} {behind}, {from}"));
+        let below = self.make(format!("icmp ult {ty} {lowest}, {before}"));
+        let [above, below] = [above, below].map(|answer| Some(self.both(&valid, &answer)));
+        let is_above = matches!(cond.without_equal(), IntCC::UnsignedGreaterThan | IntCC::SignedGreaterThan);
+        Ok(Some(if is_above { Ends { all: above, none: below } } else { Ends { all: below, none: above } }))
     }
 }

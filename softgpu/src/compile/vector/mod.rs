@@ -18,6 +18,7 @@ mod exit;
 mod flow;
 mod kept;
 mod llvm;
+mod multiples;
 mod object;
 mod operands;
 mod phases;

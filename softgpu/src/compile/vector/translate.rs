@@ -13,6 +13,7 @@ use rgpu_image::ptx::ast;
 
 use super::debug::{DebugInfo, OF_KERNEL};
 use super::flow::{Edge, Flow, Refusal, destinations};
+use super::multiples::Multiples;
 use super::object::ADDRESSES;
 use super::phases::{Phases, Stop};
 use super::segments::{MOST_SEGMENTS, PhaseCopy, Segment, divide, rounds};
@@ -43,6 +44,7 @@ pub(super) struct Translator<'a, const LANES: usize> {
     pub(super) func: &'a Function,
     pub(super) flow: &'a Flow,
     pub(super) shapes: &'a Shapes,
+    pub(super) multiples: Multiples,
     pub(super) text: String,
     pub(super) debug: DebugInfo<'a>,
     pub(super) places: String,
@@ -201,6 +203,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
             func,
             flow,
             shapes,
+            multiples: Multiples::new(func, flow),
             text: String::new(),
             places: String::new(),
             declared: BTreeSet::new(),
@@ -660,13 +663,21 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
             }
             InstructionData::Brif { arg, .. } => {
                 self.fetch(&edges)?;
-                if let Some(ends) = self.ends(arg)? {
-                    let [alike, apart, yes, no] = std::array::from_fn(|_| self.label());
-                    self.line(format!("br i1 {}, label %{alike}, label %{apart}", ends.alike));
-                    self.begin(&alike);
-                    self.line(format!("br i1 {}, label %{yes}, label %{no}", ends.holds));
-                    self.arms(&[yes, no], &edges, &mask, end)?;
-                    self.begin(&apart);
+                if self.mask.is_none()
+                    && let Some(ends) = self.ends(arg)?
+                {
+                    let mut answers = [(&edges[0], ends.all), (&edges[1], ends.none)];
+                    if !self.flow.is_back(number, edges[0].to) {
+                        // A branch ahead is for what is rare.
+                        answers.reverse();
+                    }
+                    for (edge, answer) in answers {
+                        let Some(answer) = answer else { continue };
+                        let [alike, other] = std::array::from_fn(|_| self.label());
+                        self.line(format!("br i1 {answer}, label %{alike}, label %{other}"));
+                        self.arms(&[alike], std::slice::from_ref(edge), &mask, end)?;
+                        self.begin(&other);
+                    }
                 }
                 let yes = self.holds(arg)?;
                 let yes = self.bits_of(&yes);
