@@ -22,6 +22,7 @@ mod inline;
 mod kept;
 mod layout;
 mod lines;
+mod locals;
 mod lockstep;
 mod loops;
 mod op;

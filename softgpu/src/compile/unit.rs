@@ -158,6 +158,7 @@ impl Unit {
         let forms: Vec<Form> = module.forms.iter().map(|text| Form::parse(text)).collect();
         let ops = decode_all(&mut module, &forms)?;
         super::constants::insert(&mut module, &ops);
+        super::locals::name(&mut module, &ops);
         super::lockstep::insert(&mut module, &forms, &ops);
         let locations = Arc::new(std::mem::take(&mut module.locations));
         let referenced = referenced(&module, &ops);

@@ -66,6 +66,9 @@ impl<'a> Emitter<'a, '_> {
         match base {
             AddressBase::Reg(reg) => {
                 let address = self.address_register(place, reg)?;
+                if let Some(target) = self.target_in_variable(reg, address, offset, width) {
+                    return Ok(target);
+                }
                 Ok(self.confined(address, offset, width))
             }
             AddressBase::Absolute => {
@@ -81,6 +84,25 @@ impl<'a> Emitter<'a, '_> {
                 Ok(self.symbol_aligned(symbol, offset, target, width))
             }
         }
+    }
+
+    /// Where a register leads, if that is an aligned place in one of the function's variables, whatever its index is: the bits that this may have are
+    /// taken from the address itself, so that it needs no comparison.
+    fn target_in_variable(&mut self, reg: RegId, address: Value, behind: i64, width: u32) -> Option<Target> {
+        let place = self.places.get(&reg.0)?;
+        let whole = place.inside(self.function, behind, width)?;
+        let Some(Home::Frame(at)) = self.vars.home(place.symbol).copied() else { return None };
+        let (from, to) = (i64::from(at) + place.offset, i64::from(at) + whole.offset);
+        // Frames begin at multiples of 16.
+        let aligned =
+            width.is_power_of_two() && width <= 16 && (to | place.index as i64) % i64::from(width) == 0;
+        let offset = i32::try_from(to).ok().filter(|_| aligned && from >= 0)?;
+        let index = i64::try_from(place.index).ok()?;
+        let begin = self.add_const(self.frame, from);
+        let distance = self.b.ins().isub(address, begin);
+        let index = self.b.ins().band_imm_u(distance, index);
+        let base = self.b.ins().iadd(self.frame, index);
+        Some(Target { base, offset, flags: trusted() })
     }
 
     /// The place at an address that was computed, where an access of a kind is made.

@@ -38,6 +38,7 @@ use super::flow::{Flow, Liveness};
 use super::helpers::group::Group;
 use super::helpers::matrix::Operation;
 use super::layout::SharedLayout;
+use super::locals::{self, Place};
 use super::op::Op;
 use super::state::SavedRegisters;
 use super::vars::{Home, Vars};
@@ -91,6 +92,8 @@ pub(super) struct Emitter<'a, 'f> {
     import: &'a mut Importer,
     function: &'a Function,
     vars: &'a Vars,
+    /// Registers that lead into the function's own variables.
+    places: HashMap<u32, Place>,
     flow: Flow,
     liveness: Option<Liveness>,
     state: Option<SavedRegisters>,
@@ -219,6 +222,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             import,
             function,
             vars,
+            places: locals::places(function, ops),
             flow,
             liveness: None,
             state: None,

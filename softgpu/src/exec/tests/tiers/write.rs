@@ -382,10 +382,19 @@ impl Writer {
                 String::new()
             }
         };
+        let mut local = String::new();
         let mut name = match space {
             Space::Local => {
                 self.used.local = true;
-                self.line("mov.u64 u1, local; add.u64 u0, u0, u1;");
+                // Registers that are written once, as compilers make them, and no bits in the index that are zeros anyway.
+                self.labels += 1;
+                let own = self.labels;
+                let bits = if size.is_power_of_two() { space.bytes() - size } else { space.bytes() - 1 };
+                self.line(format!(
+                    ".reg .b64 index{own}, variable{own}, local{own}; and.b64 index{own}, u0, {bits}; mov.u64 variable{own}, local; \
+                     add.u64 local{own}, variable{own}, index{own};"
+                ));
+                local = format!("local{own}");
                 ".local"
             }
             Space::Own => {
@@ -411,12 +420,13 @@ impl Writer {
         let mut address = match space {
             Space::Shared => "[t4]".to_owned(),
             Space::Parameter => format!("[extra+{index}]"),
+            Space::Local => format!("[{local}]"),
             _ => "[u0]".to_owned(),
         };
         if *generic {
             match space {
                 Space::Shared => self.line("cvt.u64.u32 u0, t4; cvta.shared.u64 u0, u0;"),
-                Space::Local => self.line("cvta.local.u64 u0, u0;"),
+                Space::Local => self.line(format!("cvta.local.u64 u0, {local};")),
                 _ => {}
             }
             (name, address) = ("", "[u0]".to_owned());
