@@ -27,6 +27,7 @@ mod lockstep;
 mod loops;
 mod op;
 mod opcode;
+mod pointers;
 mod references;
 mod relocate;
 mod schedule;

@@ -184,6 +184,42 @@ fn calls_functions_directly_recursively_and_through_pointers() {
 }
 
 #[test]
+fn threads_wait_in_functions_that_are_called_through_pointers() {
+    let text = ".version 7.8\n.target sm_80\n.address_size 64
+        .func (.param .b32 r) share(.param .b32 n) {
+          .reg .b32 %r<4>; ld.param.u32 %r1, [n]; shfl.sync.idx.b32 %r2, %r1, 3, 31, -1; st.param.b32 [r], %r2; ret; }
+        .func (.param .b32 r) twice(.param .b32 n) {
+          .reg .b32 %r<4>; ld.param.u32 %r1, [n]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }
+        .func (.param .b64 r) last(.param .b64 n) {
+          .shared .b64 place; .reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %rd<4>; ld.param.u64 %rd1, [n];
+          mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; bar.sync 0; @%p1 st.shared.u64 [place], %rd1; bar.sync 0;
+          ld.shared.u64 %rd2, [place]; st.param.b64 [r], %rd2; ret; }
+        .global .align 8 .u64 inner[1] = {last};
+        .func (.param .b32 r) outer(.param .b32 n) {
+          .reg .b32 %r<4>; .reg .b64 %rd<4>; ld.param.u32 %r1, [n]; cvt.u64.u32 %rd1, %r1; ld.global.u64 %rd2, [inner];
+          { .param .b64 a0; .param .b64 r0; st.param.b64 [a0], %rd1;
+            proto: .callprototype (.param .b64 _) _ (.param .b64 _);
+            call (r0), %rd2, (a0), proto; ld.param.b64 %rd3, [r0]; }
+          cvt.u32.u64 %r2, %rd3; st.param.b32 [r], %r2; ret; }
+        .global .align 8 .u64 table[3] = {share, twice, outer};
+        .visible .entry k(.param .u64 a, .param .u64 which) {
+          .reg .pred %p<2>; .reg .b32 %r<10>; .reg .b64 %rd<10>;
+          ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+          ld.param.u64 %rd4, [which]; mad.lo.u64 %rd5, %rd4, 8, table; ld.global.u64 %rd6, [%rd5];
+          setp.ne.u64 %p1, %rd4, 9; mov.u32 %r3, 5;
+          { .param .b32 a0; .param .b32 r0; st.param.b32 [a0], %r1;
+            proto: .callprototype (.param .b32 _) _ (.param .b32 _);
+            @%p1 call (r0), %rd6, (a0), proto; ld.param.b32 %r3, [r0]; }
+          st.global.u32 [%rd3], %r3; ret; }";
+    let mut machine = Machine::new(text);
+    for (which, expected) in [(0, [3; 8]), (1, std::array::from_fn(|i| 2 * i as u32)), (2, [7; 8])] {
+        let a = machine.put(&[0u32; 8]);
+        machine.run(1, 8, &[a, which]);
+        assert_eq!(machine.get::<u32>(a, 8), expected, "function {which}");
+    }
+}
+
+#[test]
 fn waits_for_another_thread_without_barriers() {
     // Thread 0 waits for thread 1 by reading, thread 1 counts up to 1000 by atomics.
     let text = module(

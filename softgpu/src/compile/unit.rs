@@ -11,7 +11,7 @@ use super::decode::decode;
 use super::flow::{Flow, read_registers};
 use super::inline::Source;
 use super::op::{MemoryTarget, Op, Order};
-use super::opcode::{Checker, Form};
+use super::opcode::{Checker, Compare, Form};
 use super::references;
 use super::signature::{Shape, Table};
 use super::vars::Vars;
@@ -35,8 +35,10 @@ pub(crate) mod synthetic {
     pub(crate) const CONVERGE: u32 = 13;
     /// The other threads of the block go first.
     pub(crate) const YIELD: u32 = 14;
+    /// `setp.eq` of 64 bits
+    pub(crate) const EQUAL: u32 = 15;
     /// How many there are.
-    pub(crate) const COUNT: u32 = 15;
+    pub(crate) const COUNT: u32 = 16;
 }
 
 fn synthetic_ops() -> Vec<Op> {
@@ -47,6 +49,7 @@ fn synthetic_ops() -> Vec<Op> {
     ops.extend(bits.map(|ty| Op::Ld { place, ty, vector, order }));
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
     ops.extend([Op::Converge, Op::Yield]);
+    ops.push(Op::Setp { compare: Compare::Eq, combine: None, ty: Type::U64, ftz: false });
     ops
 }
 
@@ -91,8 +94,8 @@ pub(super) struct Unit {
     addressed: Vec<FunctionId>,
     /// The signatures that calls through pointers may have, and their numbers.
     shapes: HashMap<Shape, u32>,
-    /// By number, what has to be inlined and can therefore not be called so.
-    uncallable: HashMap<u32, FunctionId>,
+    /// Those of them that have to be inlined, and that calls through a pointer ask for.
+    named: HashSet<FunctionId>,
     /// The number that stands for the address of the first of `referenced`.
     first_pointer: u64,
     /// What the text tells about the program's source.
@@ -188,7 +191,7 @@ impl Unit {
             referenced,
             addressed: Vec::new(),
             shapes: HashMap::new(),
-            uncallable: HashMap::new(),
+            named: HashSet::new(),
             first_pointer,
             locations,
         };
@@ -196,11 +199,9 @@ impl Unit {
         unit.addressed = unit.referenced.iter().copied().filter(|id| unit.is_callable(*id)).collect();
         unit.collect_shapes();
         unit.find_stopping();
-        for &id in unit.addressed.iter().filter(|id| unit.inlined.contains(id)) {
-            let function = &unit.module.functions[id.0 as usize];
-            if let Some(shape) = unit.shape(&function.params, &function.returns) {
-                unit.uncallable.entry(shape).or_insert(id);
-            }
+        while unit.name_callees() {
+            // Whoever calls such a function by name has to be inlined, too.
+            unit.find_stopping();
         }
         Ok(unit)
     }
@@ -460,7 +461,7 @@ impl Unit {
             }
         }
         if refused.is_empty() {
-            return bodies().try_for_each(|function| self.check_pointers(function));
+            return Ok(());
         }
         refused.sort_unstable();
         let named = refused.iter().take(8).map(|&(line, form)| format!("line {line}: {}", self.text(form)));
@@ -478,30 +479,41 @@ impl Unit {
         own.and_then(|form| self.module.forms.get(form as usize)).map_or("", String::as_str)
     }
 
-    /// Functions that have to be inlined cannot be called through a pointer.
-    fn check_pointers(&self, function: &Function) -> Result<(), Error> {
-        for instruction in Self::instructions(function) {
-            let (Op::Call, Some(Operand::Reg(_))) = (self.op(instruction), instruction.operands.get(1))
-            else {
-                continue;
-            };
-            let Some((params, returns)) = self.signature_of_call(function, instruction.operands.get(3))
-            else {
-                continue;
-            };
-            let shape = self.shape(params, returns);
-            if let Some(id) = shape.and_then(|shape| self.uncallable.get(&shape)) {
-                let callee = &self.module.functions[id.0 as usize];
-                return Err(refuse(
-                    instruction.line,
-                    format!(
-                        "{} may be called through a pointer here, and threads wait for each other in it: not supported",
-                        callee.name
-                    ),
-                ));
+    /// Has calls through a pointer ask first whether they lead to a function that has to be inlined, and call it by name; whether there are more of these
+    /// functions than before.
+    fn name_callees(&mut self) -> bool {
+        let mut callees: HashMap<u32, Vec<FunctionId>> = HashMap::new();
+        for &id in self.addressed.iter().filter(|id| self.inlined.contains(id)) {
+            let function = &self.module.functions[id.0 as usize];
+            if let Some(shape) = self.shape(&function.params, &function.returns)
+                && self.named.insert(id)
+            {
+                callees.entry(shape).or_default().push(id);
             }
         }
-        Ok(())
+        if callees.is_empty() {
+            return false;
+        }
+        let calls = |function: &Function| -> HashMap<usize, Vec<FunctionId>> {
+            let body = function.body.iter().enumerate();
+            let callees = body.filter_map(|(at, statement)| {
+                let Statement::Instruction(instruction) = statement else { return None };
+                let (Op::Call, Some(Operand::Reg(_))) = (self.op(instruction), instruction.operands.get(1))
+                else {
+                    return None;
+                };
+                let (params, returns) = self.signature_of_call(function, instruction.operands.get(3))?;
+                Some((at, callees.get(&self.shape(params, returns)?)?.clone()))
+            });
+            callees.collect()
+        };
+        let calls: Vec<_> = self.module.functions.iter().map(calls).collect();
+        for (function, calls) in
+            self.module.functions.iter_mut().zip(calls).filter(|(_, calls)| !calls.is_empty())
+        {
+            super::pointers::call_by_name(function, &calls);
+        }
+        true
     }
 
     /// The functions that a kernel can reach by calls, itself left out.
