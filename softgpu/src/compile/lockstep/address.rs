@@ -7,7 +7,7 @@
 //! Nothing here has to be exact. Sums are not cut to the width of their registers, the lanes of a warp are taken to differ in
 //! `%tid.x` alone, and blocks to consist of whole warps.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::flow::{Access, visit};
 use super::super::op::{IntOp, IntTernary, IntUnary, MemoryTarget, Op};
@@ -177,6 +177,10 @@ pub(super) struct Addresses<'a> {
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
     passed: Vec<Option<u32>>,
+    /// Registers that are the address of one variable or another: the first of these.
+    chosen: HashMap<u32, Symbol>,
+    /// The same by term, and of the variables.
+    taking_turns: HashMap<u32, Symbol>,
 }
 
 /// Lanes may have different values in any bit.
@@ -214,11 +218,14 @@ impl<'a> Addresses<'a> {
             shifted: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
+            chosen: HashMap::new(),
+            taking_turns: HashMap::new(),
         };
         addresses.spread(&vars)?;
         let lane =
             addresses.term(Key::Lane, Term { by_lane: true, by_thread: true, ..Term::shared(Kind::Lane) });
         debug_assert_eq!(lane, LANE);
+        addresses.find_chosen();
         for (at, instruction) in instructions(function) {
             visit(instruction, &ops[instruction.form.0 as usize], &vars, &mut |register, access| {
                 if access == Access::Define && addresses.definitions[register as usize][..] == [at as u32] {
@@ -268,14 +275,17 @@ impl<'a> Addresses<'a> {
 
     /// The variable in which an address lies, if one is known.
     pub(super) fn symbol_of(&self, address: &Linear) -> Option<Symbol> {
-        let symbol = |&(term, factor): &(u32, i64)| self.symbols.get(&term).copied().filter(|_| factor == 1);
+        let symbol = |&(term, factor): &(u32, i64)| {
+            let known = self.symbols.get(&term).or_else(|| self.taking_turns.get(&term));
+            known.copied().filter(|_| factor == 1)
+        };
         address.terms.iter().find_map(symbol)
     }
 
     /// The variable and the offset in it, where nothing else is in an address.
     pub(super) fn place_in_variable(&self, address: &Linear) -> Option<(Symbol, i64)> {
         match address.terms[..] {
-            [_] => Some((self.symbol_of(address)?, address.constant)),
+            [(term, 1)] => Some((*self.symbols.get(&term)?, address.constant)),
             _ => None,
         }
     }
@@ -421,7 +431,7 @@ impl<'a> Addresses<'a> {
             Op::Ld { place, .. } => *place != MemoryTarget::Param,
             Op::Atom { .. } => true,
             // Made to mix the bits of numbers. What divides them has the higher half of a product.
-            Op::Int { op: IntOp::MulLo, .. } => {
+            Op::Int { op: IntOp::MulLo, .. } | Op::IntTernary { op: IntTernary::MadLo, .. } => {
                 int(instruction, 2).is_some_and(|by| by.unsigned_abs() >= 1 << 16)
             }
             _ => false,
@@ -458,10 +468,76 @@ impl<'a> Addresses<'a> {
         Some(self.value(register, depth))
     }
 
+    /// Finds registers that are the address of one variable or another, such as those of two that take turns.
+    fn find_chosen(&mut self) {
+        for register in 0..self.definitions.len() as u32 {
+            if let Some(symbols) = self.variables_of(register)
+                && let [first, _, ..] = symbols[..]
+            {
+                self.chosen.insert(register, first);
+                for symbol in symbols {
+                    let term = self.symbol(symbol).terms[0].0;
+                    self.taking_turns.entry(term).or_insert(first);
+                }
+            }
+        }
+    }
+
+    /// The second of two addresses as if it were in the first one's variable, where both are in variables that take turns: what is stored in one of them in one
+    /// turn is loaded from it in the next, by another register.
+    pub(super) fn in_other_turn(&self, first: &Linear, second: &Linear) -> Option<Linear> {
+        let find = |address: &Linear| {
+            let base = |&(term, factor): &(u32, i64)| {
+                Some((term, *self.taking_turns.get(&term)?)).filter(|_| factor == 1)
+            };
+            address.terms.iter().find_map(base)
+        };
+        let ((a, one), (b, other)) = (find(first)?, find(second)?);
+        (a != b && one == other).then(|| second.minus(&Linear::of(b)).plus(&Linear::of(a)))
+    }
+
+    /// The variables of which a register may have the address, in their order, if it never has anything else.
+    fn variables_of(&self, register: u32) -> Option<Vec<Symbol>> {
+        let (mut seen, mut open, mut found) = (HashSet::from([register]), vec![register], BTreeMap::new());
+        while let Some(register) = open.pop() {
+            let definitions = &self.definitions[register as usize];
+            if definitions.is_empty() || seen.len() > DEPTH as usize {
+                return None;
+            }
+            for &at in definitions {
+                let Statement::Instruction(instruction) = &self.function.body[at as usize] else {
+                    return None;
+                };
+                let sources = match self.ops[instruction.form.0 as usize] {
+                    Op::Mov { .. } | Op::Cvta { .. } => 1..2,
+                    Op::Selp { .. } => 1..3,
+                    _ => return None,
+                };
+                for source in instruction.operands.get(sources)? {
+                    match *source {
+                        Operand::Symbol(symbol @ Symbol::Local(id), 0) => _ = found.insert((0, id.0), symbol),
+                        Operand::Symbol(symbol @ Symbol::Global(id), 0) => {
+                            _ = found.insert((1, id.0), symbol)
+                        }
+                        Operand::Reg(source) if !seen.insert(source.0) => {}
+                        Operand::Reg(source) => open.push(source.0),
+                        _ => return None,
+                    }
+                }
+            }
+        }
+        Some(found.into_values().collect())
+    }
+
     /// A register's value.
     fn value(&mut self, register: u32, depth: u32) -> Linear {
         if let Some(value) = &self.values[register as usize] {
             return value.clone();
+        }
+        if let Some(&symbol) = self.chosen.get(&register) {
+            let term = self.term(Key::Value(register), Term::shared(Kind::Root));
+            self.taking_turns.insert(term, symbol);
+            return Linear::of(term);
         }
         let value = match self.definitions[register as usize][..] {
             [] => self.opaque(Key::Value(register), Kind::Invariant, register),

@@ -24,7 +24,7 @@ use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 
 /// How many pairs of a store and a load are compared, how many words all sets of stores may take, and how many basic blocks a
 /// kernel may have whose lanes are to be kept abreast. Larger kernels stay as they are.
-const PAIRS: usize = 1 << 18;
+const PAIRS: usize = 1 << 20;
 const WORDS: usize = 1 << 20;
 pub(super) const BLOCKS: usize = 1 << 11;
 
@@ -60,6 +60,11 @@ impl Candidate {
             .iter()
             .map(|&(term, _)| addresses.kind(term))
             .any(|term| term.by_lane && term.of_data)
+    }
+
+    /// Whether something else than the lane's number tells the place, such as data that each lane has read, or a random number of its own.
+    fn is_led_elsewhere(&self, addresses: &Addresses) -> bool {
+        self.address.terms.iter().any(|&(term, _)| term != LANE && addresses.kind(term).by_lane)
     }
 
     /// Whether all lanes of a warp name one place.
@@ -328,7 +333,10 @@ fn exchanged(
         // Where data tell the place, a lane that reads what it has stored itself wants just that.
         let own = stores().any(|(_, store)| store.address == access.address);
         for (s, store) in stores() {
-            let conflict = conflict(store, access, addresses);
+            let conflict = match addresses.in_other_turn(&store.address, &access.address) {
+                Some(address) => conflict(store, &Candidate { address, ..*access }, addresses),
+                None => conflict(store, access, addresses),
+            };
             let meant = || !own || is_of_all(store, access, addresses);
             if conflict == Conflict::Always || conflict == Conflict::SameTurn && meant() {
                 pairs.push((s, n, conflict));
@@ -434,14 +442,14 @@ fn is_sum(sum: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
             || sum.is_one_place(addresses) && (sum.conditions == 0 || load.conditions < sum.conditions))
 }
 
-/// Whether lanes change elements that data tell, and then each loads one by its number: a histogram, or a table of a warp.
+/// Whether lanes change elements that data tell, or a computation of their own, and then each loads one by its number: a histogram, or a table of a warp.
 fn is_counted(count: &Candidate, load: &Candidate, addresses: &Addresses) -> bool {
     count.access == Access::Atomic
         && count.shared
         && load.shared
         && load.address.factor(LANE) != 0
         && is_of_all(count, load, addresses)
-        && count.is_led_by_data(addresses)
+        && count.is_led_elsewhere(addresses)
         && conflict(count, load, addresses) != Conflict::None
 }
 

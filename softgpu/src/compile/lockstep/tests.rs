@@ -721,6 +721,17 @@ fn what_lanes_have_counted_is_there_when_they_read_it() {
         assert_eq!(count(what, ""), 1, "{what}");
         assert_eq!(count(what, "bar.warp.sync -1;"), 0, "{what}");
     }
+    // At places that random numbers of their own tell.
+    let random = |how: &str| {
+        count(
+            &format!(
+                "{how} shr.u32 %r13, %r12, 24; shl.b32 %r14, %r13, 2; add.u32 %r15, %r14, %r4; red.shared.add.u32 [%r15], 1;"
+            ),
+            "",
+        )
+    };
+    assert_eq!(random("mad.lo.u32 %r12, %r1, 1664525, 1013904223;"), 1);
+    assert_eq!(random("shl.b32 %r12, %r1, 2;"), 0, "one place for a warp");
 }
 
 #[test]
@@ -742,7 +753,7 @@ fn elements_beside_are_read_before_others_are_renewed() {
 fn variables_on_the_stack_are_not_counted() {
     // As built for a debugger: every variable is in memory, and nothing says in which.
     let debugged = |stack: &str| {
-        let variable = format!("st.u32 [{stack}+4], %r1; ld.u32 %r7, [{stack}+4];").repeat(500);
+        let variable = format!("st.u32 [{stack}+4], %r1; ld.u32 %r7, [{stack}+4];").repeat(800);
         let body = format!(
             "mov.u32 %r3, s; shl.b32 %r8, %r1, 2; add.u32 %r4, %r8, %r3; xor.b32 %r11, %r8, 16; add.u32 %r5, %r11, %r3; {variable}
              st.shared.u32 [%r4], %r1; ld.shared.u32 %r6, [%r5]; st.global.u32 [%rd2], %r6;"
@@ -755,4 +766,20 @@ fn variables_on_the_stack_are_not_counted() {
     assert_eq!(debugged("%rd5"), 1);
     assert_eq!(debugged("%rd6"), 1);
     assert_eq!(debugged("%rd9"), 0, "too many accesses to memory of all");
+}
+
+#[test]
+fn two_variables_that_take_turns_are_one() {
+    let step = |first: &str, swap: &str| {
+        kernel(&format!(
+            ".shared .align 4 .b8 q[256]; shl.b32 %r8, %r1, 2; xor.b32 %r11, %r8, 16; mov.u32 %r3, s; mov.u32 %r4, {first}; mov.u32 %r5, 0;
+             L: add.u32 %r6, %r3, %r11; ld.shared.u32 %r7, [%r6]; add.u32 %r10, %r4, %r8; st.shared.u32 [%r10], %r7;
+             {swap} add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, %r9; @%p2 bra L;"
+        ))
+    };
+    let swap = "mov.u32 %r12, %r3; mov.u32 %r3, %r4; mov.u32 %r4, %r12;";
+    assert!(step("q", swap) > 0);
+    assert_eq!(step("q", ""), 0, "two arrays for good");
+    assert_eq!(step("q", &format!("{swap} bar.warp.sync -1;")), 0);
+    assert!(step("q", "selp.b32 %r3, %r4, %r3, %p1;") > 0);
 }
