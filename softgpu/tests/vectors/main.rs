@@ -84,6 +84,9 @@ const KERNELS: &[Row] = &[
     // Comparisons that the ends of a group decide.
     ("ends", |n| line(n, 256), 0),
     ("ends", |n| line(n, 48), 0),
+    // Indices that are kept inside.
+    ("clamped", |n| line(n, 256), 0),
+    ("clamped", |n| line(n, 48), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),

@@ -52,6 +52,22 @@ impl<const LANES: usize> Translator<'_, LANES> {
             let other = self.get(arg, Form::Valid)?;
             valid = self.both(&valid, &other);
         }
+        let chosen = match opcode {
+            Opcode::Smin => Some(IntCC::SignedLessThanOrEqual),
+            Opcode::Smax => Some(IntCC::SignedGreaterThanOrEqual),
+            Opcode::Umin => Some(IntCC::UnsignedLessThanOrEqual),
+            Opcode::Umax => Some(IntCC::UnsignedGreaterThanOrEqual),
+            _ => None,
+        };
+        if let (Some(cond), [a, b]) = (chosen, &args[..]) {
+            let (row, other) = match [a, b].map(|&arg| self.shape(arg)) {
+                [Shape::Affine { step: 0, .. }, Shape::Affine { step, .. }] => ((*b, step), *a),
+                [Shape::Affine { step, .. }, _] => ((*a, step), *b),
+                _ => return Ok("false".into()),
+            };
+            let ends = if row.1 == 0 { None } else { self.sides(cond, row, other)? };
+            return Ok(ends.and_then(|ends| ends.all).unwrap_or_else(|| "false".into()));
+        }
         if let (Opcode::Uextend | Opcode::Sextend, Shape::Affine { step, .. }) = (opcode, self.shape(args[0]))
         {
             // The first and the last lane's numbers tell: no number between them wraps if these do not.

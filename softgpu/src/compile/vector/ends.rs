@@ -18,9 +18,6 @@ pub(super) struct Ends {
 impl<const LANES: usize> Translator<'_, LANES> {
     /// What the ends of a group say of a condition, if it is a comparison of this kind that the block which is being written has made for
     /// itself: what other blocks read is made for all lanes in any case. What is written for that can be used in all of the block.
-    ///
-    /// The lanes' numbers are `lowest`, …, `lowest + reach`, if they do not wrap. All of them are in a range of numbers if `lowest` is in that range without
-    /// its last `reach` numbers: one comparison of a single number with one that mostly is the same for all groups.
     pub(super) fn ends(&mut self, condition: Value) -> Result<Option<Ends>, Refusal> {
         let condition = self.func.dfg.resolve_aliases(condition);
         let is_own = self.number.is_some() && home(self.func, self.flow, condition) == self.number;
@@ -42,6 +39,19 @@ impl<const LANES: usize> Translator<'_, LANES> {
             [0, step] => (b, a, step, cond.swap_args()),
             _ => return Ok(None),
         };
+        self.sides(cond, (row, step), other)
+    }
+
+    /// What the ends of a group say of a comparison of a number that goes up by `step` from lane to lane with one that is the same in all.
+    ///
+    /// The lanes' numbers are `lowest`, …, `lowest + reach`, if they do not wrap. All of them are in a range of numbers if `lowest` is in that range without
+    /// its last `reach` numbers: one comparison of a single number with one that mostly is the same for all groups.
+    pub(super) fn sides(
+        &mut self,
+        cond: IntCC,
+        (row, step): (Value, i64),
+        other: Value,
+    ) -> Result<Option<Ends>, Refusal> {
         let bits = self.type_of(row).bits();
         let reach = step.unsigned_abs().saturating_mul(LANES as u64 - 1);
         if bits < 32 || reach >> (bits - 2) != 0 {

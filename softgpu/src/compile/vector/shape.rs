@@ -369,6 +369,10 @@ impl Shapes {
             (Opcode::Iadd, [a, b]) => Some(a.0.wrapping_add(b.0)),
             (Opcode::Isub, [a, b]) => Some(a.0.wrapping_sub(b.0)),
             (Opcode::Ineg, [a]) => Some(a.0.wrapping_neg()),
+            // Where all lanes have the one that goes up: what keeps an index inside mostly leaves it as it is.
+            (Opcode::Smin | Opcode::Smax | Opcode::Umin | Opcode::Umax, [a, b]) if a.0 == 0 || b.0 == 0 => {
+                return Shape::Affine { step: a.0.wrapping_add(b.0), guarded: true };
+            }
             (Opcode::Ireduce, [a]) => Some(a.0),
             (Opcode::Imul, [a, b]) => match (by(0), by(1)) {
                 (_, Some(times)) => Some(a.0.wrapping_mul(times)),
