@@ -97,6 +97,10 @@ const WITH_TYPED_POINTERS: &str = "libLLVM-14.so.1";
 /// The option that tells it.
 const OPAQUE_POINTERS: &CStr = c"-opaque-pointers";
 
+/// Keeps the pass that makes instructions of two operands from moving them about: it looks at instructions there that it has removed, and mostly, but not always,
+/// finds what they were (LLVM 15, with a crash in half of all compiles of some kernels).
+const STAYS_IN_ORDER: &CStr = c"-twoaddr-reschedule=0";
+
 // SAFETY: pointers to functions, which any thread may call; each compile has a context of its own.
 unsafe impl Send for Functions {}
 // SAFETY: as above.
@@ -119,14 +123,15 @@ fn open() -> Result<Functions, String> {
     // SAFETY: LLVM's constructors only register its parts.
     let library = NAMES.iter().find_map(|&name| Some((name, unsafe { Library::new(name) }.ok()?)));
     let (name, library) = library.ok_or("there is no libLLVM 14 to 23")?;
-    if name == WITH_TYPED_POINTERS {
-        type Parse = unsafe extern "C" fn(c_int, *const *const c_char, *const c_char);
-        let arguments = [c"rgpu".as_ptr(), OPAQUE_POINTERS.as_ptr()];
-        // SAFETY: the function has this type, it is called before anything else of the library, and both arguments are strings.
-        unsafe {
-            let parse = library.get::<Parse>(b"LLVMParseCommandLineOptions\0").map_err(|e| e.to_string())?;
-            parse(arguments.len() as c_int, arguments.as_ptr(), c"".as_ptr());
-        }
+    type Parse = unsafe extern "C" fn(c_int, *const *const c_char, *const c_char);
+    let opaque = (name == WITH_TYPED_POINTERS).then_some(OPAQUE_POINTERS);
+    let arguments = [Some(c"rgpu"), Some(STAYS_IN_ORDER), opaque].map(|argument| argument.map(CStr::as_ptr));
+    let arguments: Vec<_> = arguments.into_iter().flatten().collect();
+    // SAFETY: the function has this type, it is called before anything else of the library, and all arguments are strings. An option that a version
+    // does not know is passed over.
+    unsafe {
+        let parse = library.get::<Parse>(b"LLVMParseCommandLineOptions\0").map_err(|e| e.to_string())?;
+        parse(arguments.len() as c_int, arguments.as_ptr(), c"".as_ptr());
     }
     let functions = Functions::of(library)?;
     // SAFETY: called once, before anything else of the library. What is registered behind the library's own destructors runs before
