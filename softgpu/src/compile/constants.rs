@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::flow::{Access, visit};
+use super::flow::writes;
 use super::op::Op;
 use super::unit::Unit;
 use super::vars::Vars;
@@ -42,15 +42,10 @@ fn is_of_warp(op: &Op) -> bool {
 /// Registers that are written once, with a number, whatever else is so. Whoever reads one before has nothing that is defined.
 fn find(function: &Function, ops: &[Op]) -> HashMap<u32, Operand> {
     let vars = Vars::new(function, ops);
-    let mut writes = vec![0u32; vars.types.len()];
+    let writes = writes(function, ops, &vars);
     let mut found = HashMap::new();
     for instruction in Unit::instructions(function) {
         let op = &ops[instruction.form.0 as usize];
-        visit(instruction, op, &vars, &mut |register, access| {
-            if access == Access::Define {
-                writes[register as usize] += 1;
-            }
-        });
         if let (Op::Mov { .. }, None, [Operand::Reg(register), number @ Operand::Int(..)]) =
             (op, instruction.guard, &instruction.operands[..])
         {

@@ -283,6 +283,20 @@ pub(super) fn visit(instruction: &Instruction, op: &Op, vars: &Vars, f: &mut dyn
     }
 }
 
+/// How many instructions of a function write each register, by number.
+pub(super) fn writes(function: &Function, ops: &[Op], vars: &Vars) -> Vec<u32> {
+    let mut writes = vec![0; vars.types.len()];
+    for statement in &function.body {
+        let Statement::Instruction(instruction) = statement else { continue };
+        visit(instruction, &ops[instruction.form.0 as usize], vars, &mut |register, access| {
+            if access == Access::Define {
+                writes[register as usize] += 1;
+            }
+        });
+    }
+    writes
+}
+
 fn walk(operand: &Operand, defined: bool, vars: &Vars, f: &mut dyn FnMut(RegId, Access), store: bool) {
     let access = if defined { Access::Define } else { Access::Use };
     match operand {

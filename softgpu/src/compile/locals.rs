@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::flow::{Access, visit};
+use super::flow::writes;
 use super::op::{IntOp, MemoryTarget, Op};
 use super::unit::Unit;
 use super::vars::Vars;
@@ -42,11 +42,8 @@ enum Known {
 
 /// Names the variables in all functions of a module.
 pub(super) fn name(module: &mut Module, ops: &[Op]) {
-    for function in module.functions.iter_mut().filter(|f| !f.is_declaration) {
-        let places = places(function, ops);
-        if places.is_empty() {
-            continue;
-        }
+    for function in module.functions.iter_mut().filter(|f| !f.is_declaration && has_variables(f)) {
+        let places = places(function, ops, &Vars::new(function, ops));
         let mut body = std::mem::take(&mut function.body);
         for statement in &mut body {
             let Statement::Instruction(instruction) = statement else { continue };
@@ -63,6 +60,17 @@ pub(super) fn name(module: &mut Module, ops: &[Op]) {
     }
 }
 
+/// Whether a function has any variables in local memory.
+fn has_variables(function: &Function) -> bool {
+    function.variables.iter().any(|variable| variable.space == Space::Local)
+}
+
+/// Whether a symbol is one of them.
+pub(super) fn is_variable(function: &Function, symbol: Symbol) -> bool {
+    let Symbol::Local(id) = symbol else { return false };
+    function.variables.get(id.0 as usize).is_some_and(|variable| variable.space == Space::Local)
+}
+
 /// The operand that says where an instruction loads or stores that may access local memory, and how many bytes it accesses.
 fn accessed(op: &Op) -> Option<(usize, u32)> {
     let (number, place, ty, vector) = match *op {
@@ -74,19 +82,11 @@ fn accessed(op: &Op) -> Option<(usize, u32)> {
 }
 
 /// The registers of a function that are written once, with a place in one of its variables. Whoever reads one before has nothing that is defined.
-pub(super) fn places(function: &Function, ops: &[Op]) -> HashMap<u32, Place> {
-    if !function.variables.iter().any(|variable| variable.space == Space::Local) {
+pub(super) fn places(function: &Function, ops: &[Op], vars: &Vars) -> HashMap<u32, Place> {
+    if !has_variables(function) {
         return HashMap::new();
     }
-    let vars = Vars::new(function, ops);
-    let mut writes = vec![0u32; vars.types.len()];
-    for instruction in Unit::instructions(function) {
-        visit(instruction, &ops[instruction.form.0 as usize], &vars, &mut |register, access| {
-            if access == Access::Define {
-                writes[register as usize] += 1;
-            }
-        });
-    }
+    let writes = writes(function, ops, vars);
     let mut known: HashMap<u32, Known> = HashMap::new();
     for instruction in Unit::instructions(function) {
         let Some(Operand::Reg(register)) = instruction.operands.first() else { continue };
@@ -114,9 +114,8 @@ fn computed(
     let of = |number: usize| match *instruction.operands.get(number)? {
         Operand::Reg(register) => known.get(&register.0).copied(),
         Operand::Int(value, _) => u64::try_from(value as i64).ok().map(Known::Bits),
-        Operand::Symbol(symbol @ Symbol::Local(id), offset) => {
-            let is_local = function.variables[id.0 as usize].space == Space::Local;
-            is_local.then_some(Known::Place(Place { symbol, offset, index: 0 }))
+        Operand::Symbol(symbol, offset) => {
+            is_variable(function, symbol).then_some(Known::Place(Place { symbol, offset, index: 0 }))
         }
         _ => None,
     };
@@ -180,7 +179,7 @@ mod tests {
         );
         let unit = Unit::new(rgpu_image::ptx::parse(&text).unwrap()).unwrap();
         let function = &unit.module.functions[unit.kernels[0].0 as usize];
-        let places = places(function, &unit.ops);
+        let places = places(function, &unit.ops, &Vars::new(function, &unit.ops));
         let (mut named, mut indexed) = (0, 0);
         for instruction in Unit::instructions(function) {
             let Some((number, bytes)) = accessed(&unit.ops[instruction.form.0 as usize]) else { continue };

@@ -222,7 +222,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             import,
             function,
             vars,
-            places: locals::places(function, ops),
+            places: locals::places(function, ops, vars),
             flow,
             liveness: None,
             state: None,

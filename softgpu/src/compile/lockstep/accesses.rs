@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::super::locals::is_variable;
 use super::super::op::{IntOp, MemoryTarget, Op};
 use super::super::opcode::{Form, Opcode, Semantics};
 use super::super::unit::synthetic;
@@ -111,10 +112,6 @@ fn exchanging(form: &Form) -> Option<Access> {
 /// The statements of a function that load and store its own variables in local memory though the text does not say so: all that
 /// was built for a debugger does it with each of them.
 fn of_stack(function: &Function, ops: &[Op]) -> BTreeSet<usize> {
-    let is_local = |symbol: &Symbol| {
-        let Symbol::Local(id) = symbol else { return false };
-        function.variables.get(id.0 as usize).is_some_and(|variable| variable.space == Space::Local)
-    };
     // Registers that lead to the stack, and those that may lead elsewhere, as well.
     let (mut stack, mut others) = (HashSet::new(), HashSet::new());
     let mut statements = BTreeSet::new();
@@ -124,7 +121,9 @@ fn of_stack(function: &Function, ops: &[Op]) -> BTreeSet<usize> {
             Operand::Reg(register) | Operand::Address(AddressBase::Reg(register), _) => {
                 stack.contains(register)
             }
-            Operand::Symbol(symbol, _) | Operand::Address(AddressBase::Symbol(symbol), _) => is_local(symbol),
+            Operand::Symbol(symbol, _) | Operand::Address(AddressBase::Symbol(symbol), _) => {
+                is_variable(function, *symbol)
+            }
             _ => false,
         };
         if accessed(instruction, op).is_some_and(|(operand, _)| leads(operand, &stack)) {

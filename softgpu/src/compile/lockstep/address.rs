@@ -177,9 +177,7 @@ pub(super) struct Addresses<'a> {
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
     passed: Vec<Option<u32>>,
-    /// Registers that are the address of one variable or another: the first of these.
-    chosen: HashMap<u32, Symbol>,
-    /// The same by term, and of the variables.
+    /// Terms that are the address of one variable or another, such as those of two that take turns, or of one of these variables: the first of them.
     taking_turns: HashMap<u32, Symbol>,
 }
 
@@ -218,7 +216,6 @@ impl<'a> Addresses<'a> {
             shifted: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
-            chosen: HashMap::new(),
             taking_turns: HashMap::new(),
         };
         addresses.spread(&vars)?;
@@ -474,11 +471,13 @@ impl<'a> Addresses<'a> {
             if let Some(symbols) = self.variables_of(register)
                 && let [first, _, ..] = symbols[..]
             {
-                self.chosen.insert(register, first);
                 for symbol in symbols {
                     let term = self.symbol(symbol).terms[0].0;
                     self.taking_turns.entry(term).or_insert(first);
                 }
+                let term = self.term(Key::Value(register), Term::shared(Kind::Root));
+                self.taking_turns.insert(term, first);
+                self.values[register as usize] = Some(Linear::of(term));
             }
         }
     }
@@ -533,11 +532,6 @@ impl<'a> Addresses<'a> {
     fn value(&mut self, register: u32, depth: u32) -> Linear {
         if let Some(value) = &self.values[register as usize] {
             return value.clone();
-        }
-        if let Some(&symbol) = self.chosen.get(&register) {
-            let term = self.term(Key::Value(register), Term::shared(Kind::Root));
-            self.taking_turns.insert(term, symbol);
-            return Linear::of(term);
         }
         let value = match self.definitions[register as usize][..] {
             [] => self.opaque(Key::Value(register), Kind::Invariant, register),

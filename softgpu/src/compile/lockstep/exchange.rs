@@ -63,7 +63,7 @@ impl Candidate {
     }
 
     /// Whether something else than the lane's number tells the place, such as data that each lane has read, or a random number of its own.
-    fn is_led_elsewhere(&self, addresses: &Addresses) -> bool {
+    fn is_led(&self, addresses: &Addresses) -> bool {
         self.address.terms.iter().any(|&(term, _)| term != LANE && addresses.kind(term).by_lane)
     }
 
@@ -449,7 +449,7 @@ fn is_counted(count: &Candidate, load: &Candidate, addresses: &Addresses) -> boo
         && load.shared
         && load.address.factor(LANE) != 0
         && is_of_all(count, load, addresses)
-        && count.is_led_elsewhere(addresses)
+        && count.is_led(addresses)
         && conflict(count, load, addresses) != Conflict::None
 }
 
@@ -502,11 +502,10 @@ fn is_leaders(look: &Candidate, change: &Candidate, addresses: &Addresses) -> bo
 
 /// Whether all lanes load elements of others, and then each stores to its own.
 fn is_fetched(load: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
-    let led = |&(t, _): &(u32, i64)| t != LANE && addresses.kind(t).by_lane;
     let backwards = load.address.factor(LANE).signum() * own.address.factor(LANE).signum() < 0;
     is_of_all(load, own, addresses)
         && load.conditions <= own.conditions
-        && (backwards || load.address.terms.iter().any(led))
+        && (backwards || load.is_led(addresses))
         && conflict(load, own, addresses) != Conflict::None
 }
 

@@ -59,13 +59,10 @@ impl<const LANES: usize> Translator<'_, LANES> {
             Opcode::Umax => Some(IntCC::UnsignedGreaterThanOrEqual),
             _ => None,
         };
-        if let (Some(cond), [a, b]) = (chosen, &args[..]) {
-            let (row, other) = match [a, b].map(|&arg| self.shape(arg)) {
-                [Shape::Affine { step: 0, .. }, Shape::Affine { step, .. }] => ((*b, step), *a),
-                [Shape::Affine { step, .. }, _] => ((*a, step), *b),
-                _ => return Ok("false".into()),
-            };
-            let ends = if row.1 == 0 { None } else { self.sides(cond, row, other)? };
+        if let (Some(cond), &[a, b]) = (chosen, &args[..]) {
+            // The one that goes up is the one that all lanes have to choose.
+            let goes_up = !matches!(self.shape(a), Shape::Affine { step: 0, .. });
+            let ends = self.sides(cond, if goes_up { [a, b] } else { [b, a] })?;
             return Ok(ends.and_then(|ends| ends.all).unwrap_or_else(|| "false".into()));
         }
         if let (Opcode::Uextend | Opcode::Sextend, Shape::Affine { step, .. }) = (opcode, self.shape(args[0]))
@@ -364,7 +361,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
 }
 
 /// LLVM's name of a comparison of integers.
-pub(super) fn integers(condition: IntCC) -> &'static str {
+fn integers(condition: IntCC) -> &'static str {
     match condition {
         IntCC::Equal => "eq",
         IntCC::NotEqual => "ne",

@@ -28,6 +28,14 @@ impl<const LANES: usize> Translator<'_, LANES> {
         let InstructionData::IntCompare { cond, args, .. } = self.func.dfg.insts[inst] else {
             return Ok(None);
         };
+        self.sides(cond, args)
+    }
+
+    /// What the ends of a group say of a comparison of two numbers, one of which goes up from lane to lane while the other is the same in all.
+    ///
+    /// The lanes' numbers are `lowest`, …, `lowest + reach`, if they do not wrap. All of them are in a range of numbers if `lowest` is in that range without
+    /// its last `reach` numbers: one comparison of a single number with one that mostly is the same for all groups.
+    pub(super) fn sides(&mut self, cond: IntCC, args: [Value; 2]) -> Result<Option<Ends>, Refusal> {
         let [a, b] = args.map(|arg| self.func.dfg.resolve_aliases(arg));
         let steps = [a, b].map(|arg| match self.shape(arg) {
             Shape::Affine { step, .. } => step,
@@ -39,19 +47,6 @@ impl<const LANES: usize> Translator<'_, LANES> {
             [0, step] => (b, a, step, cond.swap_args()),
             _ => return Ok(None),
         };
-        self.sides(cond, (row, step), other)
-    }
-
-    /// What the ends of a group say of a comparison of a number that goes up by `step` from lane to lane with one that is the same in all.
-    ///
-    /// The lanes' numbers are `lowest`, …, `lowest + reach`, if they do not wrap. All of them are in a range of numbers if `lowest` is in that range without
-    /// its last `reach` numbers: one comparison of a single number with one that mostly is the same for all groups.
-    pub(super) fn sides(
-        &mut self,
-        cond: IntCC,
-        (row, step): (Value, i64),
-        other: Value,
-    ) -> Result<Option<Ends>, Refusal> {
         let bits = self.type_of(row).bits();
         let reach = step.unsigned_abs().saturating_mul(LANES as u64 - 1);
         if bits < 32 || reach >> (bits - 2) != 0 {
@@ -79,15 +74,9 @@ impl<const LANES: usize> Translator<'_, LANES> {
             [lowest, other] =
                 [lowest, other].map(|number| self.make(format!("xor {ty} {number}, {first_bit}")));
         }
-        // The numbers from `bound` on, or from the one behind it.
-        let beyond = matches!(
-            cond,
-            IntCC::UnsignedGreaterThan
-                | IntCC::SignedGreaterThan
-                | IntCC::UnsignedLessThanOrEqual
-                | IntCC::SignedLessThanOrEqual
-        );
-        let beyond = i64::from(beyond);
+        let is_above = matches!(cond.without_equal(), IntCC::UnsignedGreaterThan | IntCC::SignedGreaterThan);
+        // The numbers above are those from `other` on, or from the one behind it.
+        let beyond = i64::from(is_above == (cond == cond.without_equal()));
         let less = |t: &mut Self, a: &str, b: &str| {
             t.declared.insert(format!("declare {ty} @llvm.usub.sat.{ty}({ty}, {ty})\n"));
             t.make(format!("call {ty} @llvm.usub.sat.{ty}({ty} {a}, {ty} {b})"))
@@ -100,7 +89,6 @@ impl<const LANES: usize> Translator<'_, LANES> {
         let above = self.make(format!("icmp ult {ty} {behind}, {from}"));
         let below = self.make(format!("icmp ult {ty} {lowest}, {before}"));
         let [above, below] = [above, below].map(|answer| Some(self.both(&valid, &answer)));
-        let is_above = matches!(cond.without_equal(), IntCC::UnsignedGreaterThan | IntCC::SignedGreaterThan);
         Ok(Some(if is_above { Ends { all: above, none: below } } else { Ends { all: below, none: above } }))
     }
 }

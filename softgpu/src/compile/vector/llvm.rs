@@ -40,6 +40,7 @@ macro_rules! functions {
 }
 
 functions! {
+    LLVMParseCommandLineOptions: fn(c_int, *const *const c_char, *const c_char);
     LLVMInitializeX86TargetInfo: fn();
     LLVMInitializeX86Target: fn();
     LLVMInitializeX86TargetMC: fn();
@@ -123,18 +124,15 @@ fn open() -> Result<Functions, String> {
     // SAFETY: LLVM's constructors only register its parts.
     let library = NAMES.iter().find_map(|&name| Some((name, unsafe { Library::new(name) }.ok()?)));
     let (name, library) = library.ok_or("there is no libLLVM 14 to 23")?;
-    type Parse = unsafe extern "C" fn(c_int, *const *const c_char, *const c_char);
     let opaque = (name == WITH_TYPED_POINTERS).then_some(OPAQUE_POINTERS);
     let arguments = [Some(c"rgpu"), Some(STAYS_IN_ORDER), opaque].map(|argument| argument.map(CStr::as_ptr));
     let arguments: Vec<_> = arguments.into_iter().flatten().collect();
-    // SAFETY: the function has this type, it is called before anything else of the library, and all arguments are strings. An option that a version
-    // does not know is passed over.
-    unsafe {
-        let parse = library.get::<Parse>(b"LLVMParseCommandLineOptions\0").map_err(|e| e.to_string())?;
-        parse(arguments.len() as c_int, arguments.as_ptr(), c"".as_ptr());
-    }
     let functions = Functions::of(library)?;
-    // SAFETY: called once, before anything else of the library. What is registered behind the library's own destructors runs before
+    // SAFETY: called before anything else of the library, and all arguments are strings. An option that a version does not know is passed over.
+    unsafe {
+        (functions.LLVMParseCommandLineOptions)(arguments.len() as c_int, arguments.as_ptr(), c"".as_ptr());
+    }
+    // SAFETY: called once, before anything is compiled. What is registered behind the library's own destructors runs before
     // them.
     unsafe {
         libc::atexit(wait_for_all);

@@ -2,6 +2,7 @@
 //! test whether the element lies where it may.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value};
 
@@ -40,16 +41,19 @@ impl Multiples {
     fn round(&mut self, func: &Function, flow: &Flow) -> bool {
         let mut changed = false;
         for &param in func.dfg.block_params(flow.entry) {
-            changed |= self.lower(param, 0);
+            changed |= lower(&mut self.zeros, param, 0);
         }
         changed |= self.block(func, flow, flow.entry);
-        changed |= self.lower(flow.thread, 0);
+        changed |= lower(&mut self.zeros, flow.thread, 0);
         for (from, edges) in flow.edges.iter().enumerate() {
             changed |= self.block(func, flow, flow.blocks[from]);
             for edge in edges.iter().filter(|edge| edge.to < flow.exit()) {
                 let params = func.dfg.block_params(flow.blocks[edge.to]);
                 for (&param, &value) in params.iter().zip(&edge.args) {
-                    changed |= self.lower(param, self.zeros(func, value));
+                    changed |= {
+                        let zeros = self.zeros(func, value);
+                        lower(&mut self.zeros, param, zeros)
+                    };
                 }
             }
         }
@@ -63,26 +67,17 @@ impl Multiples {
             if let (InstructionData::Store { args: [value, _], .. }, Some(offset)) =
                 (func.dfg.insts[inst], offset)
             {
-                let new = self.zeros(func, value);
-                let old = self.kept.entry(offset).or_insert(ALL);
-                changed |= new < *old;
-                *old = new.min(*old);
+                let zeros = self.zeros(func, value);
+                changed |= lower(&mut self.kept, offset, zeros);
             }
             let zeros = match offset {
                 Some(offset) => self.kept.get(&offset).copied().unwrap_or(ALL),
                 None => self.result(func, inst),
             };
             for &result in func.dfg.inst_results(inst) {
-                changed |= self.lower(result, zeros);
+                changed |= lower(&mut self.zeros, result, zeros);
             }
         }
-        changed
-    }
-
-    fn lower(&mut self, value: Value, zeros: u32) -> bool {
-        let old = self.zeros.entry(value).or_insert(ALL);
-        let changed = zeros < *old;
-        *old = zeros.min(*old);
         changed
     }
 
@@ -105,4 +100,12 @@ impl Multiples {
             _ => 0,
         }
     }
+}
+
+/// Notes that something is known no better than this; whether it was.
+fn lower<K: Eq + Hash>(known: &mut HashMap<K, u32>, what: K, zeros: u32) -> bool {
+    let old = known.entry(what).or_insert(ALL);
+    let changed = zeros < *old;
+    *old = zeros.min(*old);
+    changed
 }
