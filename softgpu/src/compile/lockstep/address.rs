@@ -4,8 +4,8 @@
 //! which only a few things are known ([`Term`]). Two addresses in which the lane's number has the same factor and all else
 //! is equal belong to the same lane; that is what [`super::exchange`] asks.
 //!
-//! Nothing here has to be exact. Sums are not cut to the width of their registers, the lanes of a warp are taken to differ in
-//! `%tid.x` alone, and blocks to consist of whole warps.
+//! Nothing here has to be exact. Sums are not cut to the width of their registers, blocks are taken to consist of whole warps, and the lanes of a warp to differ
+//! in `%tid.x` alone, or in its other coordinates as well, as the one who asks says ([`Rows`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,7 +25,7 @@ const PASSES: usize = 24;
 /// What is known about a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The lane's number.
+    /// The lane's number, or a mask of it, or that of the row in which it is.
     Lane,
     /// A variable's address, or a parameter: something that may be where an address points.
     Root,
@@ -40,6 +40,15 @@ pub(super) enum Kind {
     Wild,
     /// A variable of a loop that is counted up by equal steps.
     Counter,
+}
+
+/// How a block's rows lie in its warps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// A row is one warp or several, so that the lanes of a warp differ in `%tid.x` alone.
+    Whole,
+    /// A warp is several rows.
+    Short,
 }
 
 /// A value that is not taken apart further.
@@ -154,6 +163,7 @@ enum Key {
 pub(super) struct Addresses<'a> {
     function: &'a Function,
     ops: &'a [Op],
+    rows: Rows,
     /// Statements that write each register.
     definitions: Vec<Vec<u32>>,
     /// Registers that may have different values in the lanes of a warp.
@@ -171,8 +181,10 @@ pub(super) struct Addresses<'a> {
     several: HashMap<u32, Linear>,
     terms: Vec<Term>,
     numbers: HashMap<Key, u32>,
-    /// Terms that are a sum without some of its low bits: the sums.
+    /// Terms that are a sum without some of its low bits, moved to the right: the sums.
     shifted: HashMap<u32, Linear>,
+    /// The same of those that are where they were.
+    rounded: HashMap<u32, Linear>,
     /// Terms that are a variable's address: the variables.
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
@@ -189,7 +201,7 @@ pub(super) const LANE: u32 = 0;
 
 impl<'a> Addresses<'a> {
     /// Looks at all registers. None where that would take long.
-    pub(super) fn new(function: &'a Function, ops: &'a [Op]) -> Option<Self> {
+    pub(super) fn new(function: &'a Function, ops: &'a [Op], rows: Rows) -> Option<Self> {
         let vars = Vars::new(function, ops);
         let count = vars.types.len();
         let mut definitions = vec![Vec::new(); count];
@@ -203,6 +215,7 @@ impl<'a> Addresses<'a> {
         let mut addresses = Self {
             function,
             ops,
+            rows,
             varying: definitions.iter().map(|d: &Vec<u32>| d.len() > 1).collect(),
             definitions,
             by_lane: vec![false; count],
@@ -214,6 +227,7 @@ impl<'a> Addresses<'a> {
             terms: Vec::new(),
             numbers: HashMap::new(),
             shifted: HashMap::new(),
+            rounded: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
             taking_turns: HashMap::new(),
@@ -311,10 +325,10 @@ impl<'a> Addresses<'a> {
             let mut changed = false;
             for (_, instruction) in instructions(self.function) {
                 let op = &self.ops[instruction.form.0 as usize];
-                let (mut lane, mut varying) = (names_lane(&instruction.operands), false);
+                let (mut lane, mut varying) = (names_lane(&instruction.operands, self.rows), false);
                 let mut thread = names_thread(&instruction.operands);
                 let mut moves = self.moves_lanes(instruction, op);
-                let mut bits = bits_of_lane(&instruction.operands);
+                let mut bits = bits_of_lane(&instruction.operands, self.rows);
                 let mut at_edge = false;
                 let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
                     || matches!(op, Op::Atom { .. } | Op::Call);
@@ -412,7 +426,7 @@ impl<'a> Addresses<'a> {
     fn is_by_lane(&self, instruction: &Instruction, index: usize) -> bool {
         instruction.operands.get(index).is_some_and(|operand| match operand {
             Operand::Reg(register) | Operand::Part(register, _) => self.by_lane[register.0 as usize],
-            other => names_lane(std::slice::from_ref(other)),
+            other => names_lane(std::slice::from_ref(other), self.rows),
         })
     }
 
@@ -423,7 +437,9 @@ impl<'a> Addresses<'a> {
         match op {
             Op::Int { op: IntOp::Add, .. } => odd(2),
             Op::Int { op: IntOp::Sub, .. } => self.is_by_lane(instruction, 2) || odd(2),
-            Op::IntUnary { op: IntUnary::Not | IntUnary::Neg, .. } => self.is_by_lane(instruction, 1),
+            Op::IntUnary { op: IntUnary::Not | IntUnary::Neg | IntUnary::Brev, .. } => {
+                self.is_by_lane(instruction, 1)
+            }
             // Nothing is known of the bits of data.
             Op::Ld { place, .. } => *place != MemoryTarget::Param,
             Op::Atom { .. } => true,
@@ -508,7 +524,7 @@ impl<'a> Addresses<'a> {
                     return None;
                 };
                 let sources = match self.ops[instruction.form.0 as usize] {
-                    Op::Mov { .. } | Op::Cvta { .. } => 1..2,
+                    Op::Mov { .. } | Op::Cvta { .. } | Op::Cvt { .. } => 1..2,
                     Op::Selp { .. } => 1..3,
                     _ => return None,
                 };
@@ -583,10 +599,11 @@ impl<'a> Addresses<'a> {
             Operand::Int(value, _) => Linear::constant(*value as i64),
             Operand::Special(Special::TidX | Special::LaneId) => Linear::of(LANE),
             Operand::Special(special) => {
-                let by_thread = names_thread(std::slice::from_ref(operand));
-                Linear::of(
-                    self.term(Key::Special(*special), Term { by_thread, ..Term::shared(Kind::Invariant) }),
-                )
+                let operand = std::slice::from_ref(operand);
+                let (by_lane, by_thread) = (names_lane(operand, self.rows), names_thread(operand));
+                let kind = if by_lane { Kind::Lane } else { Kind::Invariant };
+                let term = Term { by_lane, by_thread, ..Term::shared(kind) };
+                Linear::of(self.term(Key::Special(*special), term))
             }
             Operand::Symbol(symbol, offset) => self.symbol(*symbol).plus(&Linear::constant(*offset)),
             _ => return None,
@@ -615,8 +632,9 @@ impl<'a> Addresses<'a> {
             Op::Int { op, .. } => {
                 let a = self.operand(operand(1)?, depth)?;
                 let b = self.operand(operand(2)?, depth)?;
-                // Of the lane and some more the low bits are those of another lane.
-                let is_lane = a.factor(LANE) == 1 && a.constant & 31 == 0;
+                // Of the lane and some more, or a number that is given, the low bits are those of another lane.
+                let given = |&(t, _): &(u32, i64)| self.kind(t).kind == Kind::Root;
+                let is_lane = a.factor(LANE) == 1 && a.constant & 31 == 0 && !a.terms.iter().any(given);
                 match (op, b.as_constant()) {
                     (IntOp::Add, _) => Some(
                         self.padded(&a, &b).or_else(|| self.padded(&b, &a)).unwrap_or_else(|| a.plus(&b)),
@@ -626,7 +644,9 @@ impl<'a> Addresses<'a> {
                     (IntOp::Shr, Some(by @ 0..31)) if a.terms.is_empty() => {
                         Some(Linear::constant(a.constant >> by))
                     }
-                    (IntOp::Shr, Some(3..31)) => self.shifted(at, a, b),
+                    (IntOp::Shr, Some(3..31)) => self.part_of(at, IntOp::Shr, a, b),
+                    // What is left of a number, divided by a warp's size or a multiple of it.
+                    (IntOp::Sub, None) if self.is_rounded(&a, &b) => None,
                     (IntOp::Sub, _) => Some(a.minus(&b)),
                     (IntOp::MulLo | IntOp::Mul24Lo, _) => product(&a, &b),
                     (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
@@ -639,7 +659,12 @@ impl<'a> Addresses<'a> {
                     (IntOp::And, Some(31)) if is_lane => Some(Linear::of(LANE)),
                     // The offset of the lane's element in the warp's part.
                     (IntOp::And, Some(mask)) if is_scaled_lane(&a, mask) => Some(a),
-                    (IntOp::And, Some(-32)) if is_lane => Some(a.minus(&Linear::of(LANE))),
+                    (IntOp::And, Some(mask)) if is_warp_mask(mask) && is_lane => {
+                        Some(a.minus(&Linear::of(LANE)))
+                    }
+                    (IntOp::And, Some(mask)) if is_high_mask(mask) && a.factor(LANE) != 0 => {
+                        self.part_of(at, IntOp::And, a, b)
+                    }
                     (IntOp::And, Some(mask)) if is_low_mask(mask) && is_lane => {
                         let rest = Term { by_thread: true, ..Term::shared(Kind::Invariant) };
                         let rest = self.term(Key::Part(at), rest);
@@ -670,13 +695,19 @@ impl<'a> Addresses<'a> {
     }
 
     /// What is left of a sum without its low bits, as a term that is known to come from it.
-    fn shifted(&mut self, at: usize, sum: Linear, by: Linear) -> Option<Linear> {
+    fn part_of(&mut self, at: usize, op: IntOp, sum: Linear, by: Linear) -> Option<Linear> {
         let Statement::Instruction(instruction) = &self.function.body[at] else { return None };
         let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
         let kind = self.kind_of_result(at, register.0);
-        let term = self.opaque(Key::Result(IntOp::Shr, sum.clone(), by), kind, register.0);
-        self.shifted.insert(term.terms[0].0, sum);
+        let term = self.opaque(Key::Result(op, sum.clone(), by), kind, register.0);
+        let parts = if op == IntOp::Shr { &mut self.shifted } else { &mut self.rounded };
+        parts.insert(term.terms[0].0, sum);
         Some(term)
+    }
+
+    /// Whether a number is another one without its low bits.
+    fn is_rounded(&self, number: &Linear, rounded: &Linear) -> bool {
+        matches!(rounded.terms[..], [(term, 1)] if self.rounded.get(&term).is_some_and(|of| of == number))
     }
 
     /// The number of an element, if what is added to it keeps a place free behind every few elements: such elements are told apart by
@@ -695,6 +726,8 @@ impl<'a> Addresses<'a> {
         let own = self.opaque(Key::Several(register), Kind::Counter, register).terms[0].0;
         let mut common: Option<Linear> = None;
         let (mut kind, mut by_lane) = (Kind::Counter, false);
+        // Whether all first values are addresses, such as those of one array or another, or may be, and whether some are.
+        let (mut may_point, mut points) = (true, false);
         for at in self.definitions[register as usize].clone() {
             let sum = self.computed(at as usize, DEPTH).filter(|sum| sum.terms.len() <= TERMS);
             let Some(sum) = sum else {
@@ -702,6 +735,7 @@ impl<'a> Addresses<'a> {
                 if matches!(result, Kind::Loaded | Kind::Wild) {
                     kind = result;
                 }
+                may_point = false;
                 by_lane |= self.by_lane[register as usize];
                 common = Some(Linear::default());
                 continue;
@@ -713,6 +747,11 @@ impl<'a> Addresses<'a> {
             };
             match sum.factor(own) {
                 0 => {
+                    let is_address = self.leads(&sum, Kind::Root);
+                    points |= is_address;
+                    // What a loop makes of it is known later.
+                    may_point &=
+                        is_address || [Kind::Loaded, Kind::Counter].iter().any(|&k| self.leads(&sum, k));
                     if self.varying_sum(&sum, own) && wild(&sum, &self.terms) {
                         // Such as a distance that is halved.
                         kind = Kind::Wild;
@@ -744,6 +783,10 @@ impl<'a> Addresses<'a> {
                 _ => kind = Kind::Wild,
             }
         }
+        let known = common.as_ref().is_some_and(|sum| self.leads(sum, Kind::Root));
+        if points && may_point && kind == Kind::Counter && !known {
+            kind = Kind::Root;
+        }
         let (by_thread, of_data) = (self.by_thread[register as usize], self.of_data[register as usize]);
         let rest = Term { kind, by_lane, by_thread, by_turn: true, of_data };
         let rest = self.term(Key::Rest(register), rest);
@@ -753,6 +796,14 @@ impl<'a> Addresses<'a> {
         self.several.insert(own, value);
     }
 
+    /// Whether a sum has a term of a kind, as an address has one that says in what memory it is.
+    fn leads(&self, sum: &Linear, kind: Kind) -> bool {
+        sum.terms.iter().filter(|&&(_, factor)| factor == 1).any(|&(term, _)| match self.several.get(&term) {
+            Some(of) => of.terms.iter().any(|&(t, f)| f == 1 && self.kind(t).kind == kind),
+            None => self.kind(term).kind == kind,
+        })
+    }
+
     /// Whether a sum has a term that may change in a loop, other than the given one.
     fn varying_sum(&self, sum: &Linear, own: u32) -> bool {
         sum.terms.iter().any(|&(t, _)| t != own && matches!(self.kind(t).kind, Kind::Wild | Kind::Counter))
@@ -760,7 +811,7 @@ impl<'a> Addresses<'a> {
 
     /// Replaces registers that are written in several places by what they are made of.
     fn expand(&self, mut sum: Linear) -> Linear {
-        for _ in 0..6 {
+        for _ in 0..DEPTH {
             let Some((term, factor)) =
                 sum.terms.iter().find(|(term, _)| self.several.contains_key(term)).copied()
             else {
@@ -797,6 +848,11 @@ fn is_high_mask(mask: i64) -> bool {
     mask & 31 == 0
 }
 
+/// Whether a mask takes the lane's number away from a number of usual size, and nothing else.
+fn is_warp_mask(mask: i64) -> bool {
+    mask & 0xFFFF == 0xFFE0
+}
+
 fn int(instruction: &Instruction, index: usize) -> Option<i64> {
     match instruction.operands.get(index)? {
         Operand::Int(value, _) => Some(*value as i64),
@@ -805,29 +861,34 @@ fn int(instruction: &Instruction, index: usize) -> Option<i64> {
 }
 
 /// Whether an operand is a special register that differs among the lanes of a warp.
-pub(super) fn names_lane(operands: &[Operand]) -> bool {
-    operands.iter().any(|operand| {
-        matches!(
-            operand,
-            Operand::Special(
-                Special::TidX
-                    | Special::LaneId
-                    | Special::LanemaskEq
-                    | Special::LanemaskLe
-                    | Special::LanemaskLt
-                    | Special::LanemaskGe
-                    | Special::LanemaskGt
-            )
-        )
+pub(super) fn names_lane(operands: &[Operand], rows: Rows) -> bool {
+    operands.iter().any(|operand| match operand {
+        Operand::Special(
+            Special::TidX
+            | Special::LaneId
+            | Special::LanemaskEq
+            | Special::LanemaskLe
+            | Special::LanemaskLt
+            | Special::LanemaskGe
+            | Special::LanemaskGt,
+        ) => true,
+        Operand::Special(Special::TidY | Special::TidZ) => rows == Rows::Short,
+        _ => false,
     })
 }
 
+/// Whether a function asks in which row of its block a thread is.
+pub(super) fn names_row(function: &Function) -> bool {
+    let is_row = |operand: &Operand| matches!(operand, Operand::Special(Special::TidY | Special::TidZ));
+    instructions(function).any(|(_, instruction)| instruction.operands.iter().any(is_row))
+}
+
 /// In how many of its low bits an operand that is a special register differs among the lanes of a warp.
-fn bits_of_lane(operands: &[Operand]) -> u32 {
+fn bits_of_lane(operands: &[Operand], rows: Rows) -> u32 {
     let number = operands.iter().any(|o| matches!(o, Operand::Special(Special::TidX | Special::LaneId)));
     if number {
         5
-    } else if names_lane(operands) {
+    } else if names_lane(operands, rows) {
         MANY
     } else {
         0
@@ -836,8 +897,7 @@ fn bits_of_lane(operands: &[Operand]) -> u32 {
 
 /// Whether an operand is a special register that differs among the threads of a block.
 fn names_thread(operands: &[Operand]) -> bool {
-    let of_thread = [Special::TidY, Special::TidZ, Special::WarpId];
-    names_lane(operands) || operands.iter().any(|o| of_thread.iter().any(|&s| *o == Operand::Special(s)))
+    names_lane(operands, Rows::Short) || operands.contains(&Operand::Special(Special::WarpId))
 }
 
 /// The instructions of a function and where they stand.

@@ -17,7 +17,7 @@ use super::super::op::Op;
 use super::super::opcode::Combine;
 use super::accessed;
 use super::accesses::{Access, Accesses};
-use super::address::{self, Addresses, Kind, LANE, Linear, Term};
+use super::address::{self, Addresses, Kind, LANE, Linear, Rows, Term};
 use super::ways::{Ways, begins};
 use crate::abi::WARP;
 use rgpu_image::ptx::ast::{Function, Instruction, Statement};
@@ -99,7 +99,8 @@ impl Count {
 
     /// Whether lanes may exchange values at all.
     pub(super) fn may_exchange(&self, function: &Function) -> bool {
-        let asks = || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands));
+        let asks =
+            || address::instructions(function).any(|(_, i)| address::names_lane(&i.operands, Rows::Short));
         self.stores > 0 && self.loads + self.stores + self.atomics > 1 && asks()
     }
 
@@ -463,7 +464,8 @@ fn is_of_neighbour(load: &Candidate, store: &Candidate, addresses: &Addresses) -
 /// Whether each lane has an element by its number alone, which another lane may be led to, too.
 fn is_of_all(other: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
     let term = |t: u32| addresses.kind(t);
-    let by_number = |&(t, _): &(u32, i64)| t == LANE || !(term(t).by_lane || term(t).of_data);
+    let by_number =
+        |&(t, _): &(u32, i64)| term(t).kind == Kind::Lane || !(term(t).by_lane || term(t).of_data);
     let difference = other.address.minus(&own.address);
     // A given distance, or a long one, leads to another part of the memory.
     let given = |&(t, _): &(u32, i64)| term(t).is_distance();
@@ -487,7 +489,7 @@ fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) ->
         let Term { by_lane, of_data, .. } = addresses.kind(t);
         t == LANE || by_lane && !of_data
     };
-    some.conditions > all.conditions
+    some.conditions >= all.conditions
         && all.address.factor(LANE) != 0
         && !difference.terms.is_empty()
         && difference.terms.iter().all(by_number)

@@ -16,7 +16,7 @@
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
-//! What a kernel's functions do counts as if they stood in it ([`calls`]). Where lanes wait, the text is put in an order in which they meet ([`order`]).
+//! What a kernel's functions do counts as if they stood in it ([`calls`]), and what it keeps in local memory as if it were in registers ([`slots`]). Where lanes wait, the text is put in an order in which they meet ([`order`]).
 
 mod accesses;
 mod address;
@@ -30,6 +30,7 @@ mod gather;
 mod hasty;
 mod order;
 mod single;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod volatile;
@@ -38,7 +39,7 @@ mod ways;
 use std::collections::BTreeSet;
 
 use self::accesses::{Accesses, Forms};
-use self::address::Addresses;
+use self::address::{Addresses, Rows};
 use self::ways::Ways;
 use super::flow::Flow;
 use super::inline::Source;
@@ -90,12 +91,13 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
 
 /// Inserts them in a kernel. Whether there are any.
 fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
-    let mut found = places(function, module, ops, forms);
+    let find = |function: &Function| places(&slots::in_registers(function, ops), module, ops, forms);
+    let mut found = find(function);
     if found.is_empty() && !volatile::accesses(function, module, ops, forms) {
         return false;
     }
     if order::join_turns(function, ops) {
-        found = places(function, module, ops, forms);
+        found = find(function);
     }
     wait_before(function, &found.converging, &found.yielding);
     let any = volatile::align(function, module, ops, forms) || !found.is_empty();
@@ -132,11 +134,17 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         return Places::default();
     }
     let flow = Flow::new(function, ops);
-    let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops)).flatten();
+    let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops, Rows::Whole)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
     let mut converging = match &mut addresses {
         Some(addresses) if exchange => {
-            exchange::places(function, ops, &exchanging, &accesses, &flow, addresses)
+            let mut places = exchange::places(function, ops, &exchanging, &accesses, &flow, addresses);
+            if address::names_row(function)
+                && let Some(mut addresses) = Addresses::new(function, ops, Rows::Short)
+            {
+                places.extend(exchange::places(function, ops, &exchanging, &accesses, &flow, &mut addresses));
+            }
+            places
         }
         _ => BTreeSet::new(),
     };

@@ -4,7 +4,7 @@ use super::super::flow::{Access, Flow, visit};
 use super::super::op::{Control, Op};
 use super::super::opcode::Compare;
 use super::super::vars::Vars;
-use super::address::instructions;
+use super::address::{instructions, names_row};
 use rgpu_image::ptx::ast::{Function, Guard, Instruction, Operand, Special, Statement};
 
 /// Parts of a kernel that one thread of each block executes: where `%tid.x` was compared with a number. That is one thread only if the
@@ -21,14 +21,10 @@ impl Single {
         let vars = Vars::new(function, ops);
         let none = Self { predicates: vec![None; vars.types.len()], blocks: vec![false; flow.blocks.len()] };
         let mut writers: Vec<Vec<&Instruction>> = vec![Vec::new(); vars.types.len()];
+        if names_row(function) {
+            return none;
+        }
         for (_, instruction) in instructions(function) {
-            if instruction
-                .operands
-                .iter()
-                .any(|o| matches!(o, Operand::Special(Special::TidY | Special::TidZ)))
-            {
-                return none;
-            }
             visit(instruction, &ops[instruction.form.0 as usize], &vars, &mut |register, access| {
                 if access == Access::Define {
                     writers[register as usize].push(instruction);

@@ -1,15 +1,16 @@
 //! Keeps lanes abreast at volatile accesses to the block's memory.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
 use super::super::unit::synthetic;
 use super::accesses::{Access, Accesses, Forms};
-use super::address::Addresses;
+use super::address::{Addresses, Rows};
 use super::exchange::BLOCKS;
 use super::ways::{Ways, begins};
-use super::{wait_before, waiting};
+use super::{slots, wait_before, waiting};
 use rgpu_image::ptx::ast::{Function, Instruction, Module, Statement};
 
 /// What the lanes have done since they were last abreast.
@@ -47,8 +48,9 @@ pub(super) fn align(function: &mut Function, module: &Module, ops: &[Op], forms:
 /// The volatile accesses to the block's memory, by statement.
 fn volatile(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Vec<Option<Access>> {
     let known = function.is_entry && forms.has_generic_volatile(function);
-    let mut addresses = known.then(|| Addresses::new(function, ops)).flatten();
-    let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
+    let seen = if known { slots::in_registers(function, ops) } else { Cow::Borrowed(function) };
+    let mut addresses = known.then(|| Addresses::new(&seen, ops, Rows::Whole)).flatten();
+    let accesses = Accesses::new(&seen, module, ops, forms, addresses.as_mut());
     let access = |(at, statement): (usize, &Statement)| match statement {
         Statement::Instruction(i) => {
             accesses.shared(at, i).filter(|(_, volatile)| *volatile).map(|(access, _)| access)
@@ -99,7 +101,8 @@ fn where_lanes_meet(function: &Function, ops: &[Op], volatile: &[Option<Access>]
         return places;
     }
     // What callers of a function give it may differ.
-    let addresses = if function.is_entry { Addresses::new(function, ops) } else { None };
+    let seen = if function.is_entry { slots::in_registers(function, ops) } else { Cow::Borrowed(function) };
+    let addresses = if function.is_entry { Addresses::new(&seen, ops, Rows::Short) } else { None };
     let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
     let ways = Ways::new(function, &flow, divides);
     let what = |at: usize| match &function.body[at] {

@@ -1,0 +1,99 @@
+//! Numbers and addresses that a function keeps in its own variables in local memory, as if they were in registers.
+//!
+//! What was built for a debugger keeps a variable there whose address is taken, and an object's members always are there where its methods are functions.
+//! An array that such a pointer leads to would not be known as the block's memory.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use std::sync::Arc;
+
+use super::super::locals::is_variable;
+use super::super::op::{MemoryTarget, Op};
+use super::super::unit::synthetic;
+use super::address::{Addresses, Rows, instructions};
+use rgpu_image::ptx::ast::{
+    FormId, Function, Instruction, LocalId, Operand, RegId, RegName, Register, Space, Statement, Symbol, Type,
+};
+
+/// The address of a variable may be kept in another one, and that one's address as well: so often.
+const ROUNDS: usize = 4;
+
+/// A place in a variable: the variable, and the offset in it.
+type Slot = (LocalId, i64);
+
+/// The same function, statement by statement, but with moves from and to registers of their own in place of loads and stores of such places. It is to be looked
+/// at, and not to be executed: whether others have the address of such a place is not asked.
+pub(super) fn in_registers<'a>(function: &'a Function, ops: &[Op]) -> Cow<'a, Function> {
+    let mut seen = Cow::Borrowed(function);
+    let mut registers: HashMap<Slot, RegId> = HashMap::new();
+    for _ in 0..ROUNDS {
+        let found = found(&seen, ops);
+        if found.is_empty() {
+            break;
+        }
+        let function = seen.to_mut();
+        for (at, slot, bytes) in found {
+            let register = *registers.entry(slot).or_insert_with(|| {
+                let ty = if bytes == 8 { Type::B64 } else { Type::B32 };
+                let name = RegName { base: Arc::from("slot"), index: None, component: None };
+                function.registers.push(Register { name, ty });
+                RegId(function.registers.len() as u32 - 1)
+            });
+            let Statement::Instruction(instruction) = &mut function.body[at] else { continue };
+            let is_load = matches!(ops[instruction.form.0 as usize], Op::Ld { .. });
+            instruction.operands[usize::from(is_load)] = Operand::Reg(register);
+            instruction.form = FormId(synthetic::MOVE[if bytes == 8 { 3 } else { 2 }]);
+        }
+    }
+    seen
+}
+
+/// The statements that load or store such a place, the place, and its bytes.
+fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
+    let accesses: Vec<_> = instructions(function)
+        .filter_map(|(at, instruction)| Some((at, accessed(instruction, &ops[instruction.form.0 as usize])?)))
+        .collect();
+    if accesses.is_empty() || !function.variables.iter().any(|variable| variable.space == Space::Local) {
+        return Vec::new();
+    }
+    let Some(mut addresses) = Addresses::new(function, ops, Rows::Whole) else { return Vec::new() };
+    let mut found = Vec::new();
+    // How wide the accesses to each place are, and for accesses of each width where arrays of such elements begin.
+    let mut widths: BTreeMap<Slot, BTreeSet<u32>> = BTreeMap::new();
+    let mut arrays: BTreeMap<(LocalId, u32), i64> = BTreeMap::new();
+    for (at, (operand, bytes, count)) in accesses {
+        let Some(address) = addresses.address(operand) else { continue };
+        let Some(Symbol::Local(id)) =
+            addresses.symbol_of(&address).filter(|symbol| is_variable(function, *symbol))
+        else {
+            continue;
+        };
+        if count == 1 && addresses.place_in_variable(&address).is_some() {
+            let slot = (id, address.constant);
+            widths.entry(slot).or_default().insert(bytes);
+            found.push((at, slot, bytes));
+        } else {
+            let begins = arrays.entry((id, bytes)).or_insert(i64::MAX);
+            *begins = address.constant.min(*begins);
+        }
+    }
+    let is_element =
+        |(id, offset): Slot, bytes: u32| arrays.get(&(id, bytes)).is_some_and(|begins| *begins <= offset);
+    found.retain(|&(_, slot, bytes)| {
+        matches!(bytes, 4 | 8) && widths[&slot].len() == 1 && !is_element(slot, bytes)
+    });
+    found
+}
+
+/// The operand that says where an instruction loads or stores that may access local memory, how many bytes an element of that has, and how many there are.
+fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, u32, u32)> {
+    match *op {
+        Op::Ld { place, ty, vector, .. } | Op::St { place, ty, vector, .. }
+            if matches!(place, MemoryTarget::Local | MemoryTarget::Generic) =>
+        {
+            Some((super::accessed(instruction, op)?.0, ty.bits() / 8, vector))
+        }
+        _ => None,
+    }
+}
