@@ -482,12 +482,13 @@ fn is_scattered(own: &Candidate, store: &Candidate, addresses: &Addresses) -> bo
 }
 
 /// Whether each lane stores to an element by its number, and then some of them to one that their number tells otherwise: one for every
-/// few lanes, say, behind those of a row that is shorter than a warp, where the other lanes have just stored what is not wanted.
+/// few lanes, say, behind those of a row that is shorter than a warp, where the other lanes have just stored what is not wanted. Or all of them
+/// store then to one in the row that is their column.
 fn is_led_elsewhere(all: &Candidate, some: &Candidate, addresses: &Addresses) -> bool {
     let difference = some.address.minus(&all.address);
     let by_number = |&(t, _): &(u32, i64)| {
-        let Term { by_lane, of_data, .. } = addresses.kind(t);
-        t == LANE || by_lane && !of_data
+        let Term { kind, by_lane, of_data, .. } = addresses.kind(t);
+        kind == Kind::Lane || by_lane && !of_data && some.conditions > all.conditions
     };
     some.conditions >= all.conditions
         && all.address.factor(LANE) != 0

@@ -783,3 +783,97 @@ fn two_variables_that_take_turns_are_one() {
     assert_eq!(step("q", &format!("{swap} bar.warp.sync -1;")), 0);
     assert!(step("q", "selp.b32 %r3, %r4, %r3, %p1;") > 0);
 }
+
+#[test]
+fn lanes_of_one_warp_may_be_in_several_rows_of_a_block() {
+    let row = |row: &str, load: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; mov.u32 %r4, {row}; shl.b32 %r5, %r1, 2; add.u32 %r6, %r5, %r3; shl.b32 %r7, %r4, 5; add.u32 %r8, %r6, %r7;
+             {load} shl.b32 %r12, %r11, 5; add.u32 %r13, %r6, %r12; st.shared.u32 [%r8], %r1; ld.shared.u32 %r14, [%r13]; st.global.u32 [%rd2], %r14;"
+        ))
+    };
+    let next = "add.u32 %r10, %r4, 1; and.b32 %r11, %r10, 3;";
+    assert_eq!(row("%tid.y", next), 1);
+    assert_eq!(row("%tid.z", next), 1);
+    assert_eq!(row("%ctaid.y", next), 0, "one for all threads");
+    assert_eq!(row("%tid.y", "mov.u32 %r11, %r4;"), 0, "its own element");
+    // Rows and columns change places.
+    let turned = |first: &str, then: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; mov.u32 %r4, %tid.y; shl.b32 %r5, %r1, 2; shl.b32 %r6, %r4, 5; add.u32 %r7, %r5, %r6; add.u32 %r8, %r7, %r3;
+             shl.b32 %r10, %r1, 4; shl.b32 %r11, %r4, 2; add.u32 %r12, %r10, %r11; add.u32 %r13, %r12, %r3;
+             st.shared.u32 [{first}], %r1; ld.shared.u32 %r14, [{then}]; st.global.u32 [%rd2], %r14;"
+        ))
+    };
+    assert_eq!((turned("%r13", "%r8"), turned("%r8", "%r13"), turned("%r8", "%r8")), (1, 1, 0));
+    // All have been cleared before.
+    assert_eq!(turned("%r8], 0; st.shared.u32 [%r13", "%r8"), 2);
+}
+
+#[test]
+fn numbers_that_are_given_turn_a_row() {
+    // The element that lies so far to the right in the warp's, which begin at a given place.
+    let turned = |remainder: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; add.u32 %r4, %r1, %r9; shl.b32 %r5, %r4, 2; add.u32 %r6, %r3, %r5; ld.param.u32 %r7, [b]; add.u32 %r8, %r1, %r7;
+             {remainder} add.u32 %r14, %r13, %r9; shl.b32 %r15, %r14, 2; add.u32 %r16, %r3, %r15;
+             st.shared.u32 [%r6], %r1; ld.shared.u32 %r17, [%r16]; st.global.u32 [%rd2], %r17;"
+        ))
+    };
+    let signed = |number: &str| {
+        format!(
+            "shr.s32 %r10, {number}, 31; shr.u32 %r11, %r10, 27; add.s32 %r12, {number}, %r11; and.b32 %r18, %r12, 1073741792;
+             sub.s32 %r13, {number}, %r18;"
+        )
+    };
+    assert_eq!(turned("and.b32 %r13, %r8, 31;"), 1);
+    assert_eq!(turned(&signed("%r8")), 1);
+    assert_eq!(turned(&signed("%r1")), 0, "its own element");
+    assert_eq!(turned("add.u32 %r13, %r1, 0;"), 0, "its own element");
+    assert_eq!(turned("brev.b32 %r12, %r1; shr.u32 %r13, %r12, 27;"), 1);
+}
+
+#[test]
+fn pointers_in_local_memory_lead_to_shared_memory() {
+    // The pointer is loaded anew for each access.
+    let through = |stores: &str, load: &str| {
+        let again = load.replace("%rd10", "%rd16").replace("%rd15", "%rd17");
+        let body = format!(
+            ".local .align 8 .b8 depot[64]; mov.u64 %rd4, depot; cvta.local.u64 %rd5, %rd4; mov.u32 %r3, s; cvt.u64.u32 %rd6, %r3;
+             cvta.shared.u64 %rd7, %rd6; {stores} {load} add.s64 %rd11, %rd10, %rd18; add.u32 %r4, %r1, 1; and.b32 %r5, %r4, 31;
+             mul.wide.u32 %rd12, %r5, 4; {again} add.s64 %rd13, %rd16, %rd12;"
+        );
+        let access = |kind: &str| {
+            kernel(&format!(
+                "{body} st{kind}.u32 [%rd11], %r1; ld{kind}.u32 %r6, [%rd13]; st.global.u32 [%rd2], %r6;"
+            ))
+        };
+        (access(""), access(".volatile"))
+    };
+    let one = "st.local.u64 [%rd4+8], %rd7;";
+    assert_eq!(through(one, "ld.u64 %rd10, [%rd5+8];"), (1, 1));
+    // The pointer is a member of an object, and that one's address is kept as well.
+    let object = format!("{one} add.u64 %rd14, %rd5, 8; st.u64 [%rd5+16], %rd14;");
+    assert_eq!(through(&object, "ld.u64 %rd15, [%rd5+16]; ld.u64 %rd10, [%rd15];"), (1, 1));
+    // One or another.
+    let chosen = format!("{one} @%p1 st.local.u64 [%rd4+8], %rd7;");
+    assert_eq!(through(&chosen, "ld.u64 %rd10, [%rd5+8];"), (1, 1));
+    // An element of an array, which may be any.
+    let any = "mul.wide.u32 %rd14, %r9, 8; add.s64 %rd15, %rd5, %rd14; st.u64 [%rd15], %rd1;";
+    assert_eq!(through(&format!("{one} {any}"), "ld.u64 %rd10, [%rd5+8];"), (0, 0));
+    assert_eq!(through("st.local.u32 [%rd4+8], %r1;", "ld.u64 %rd10, [%rd5+8];"), (0, 0), "of other bytes");
+}
+
+#[test]
+fn a_pointer_to_one_array_or_another_is_one() {
+    let chosen = |second: &str| {
+        kernel(&format!(
+            ".shared .align 4 .b8 q[256]; mov.u32 %r3, s; add.u32 %r4, %r3, %r9; {second} mov.u32 %r6, %r4; @%p1 mov.u32 %r6, %r5;
+             shl.b32 %r7, %r1, 2; add.u32 %r8, %r6, %r7; add.u32 %r10, %r1, 1; and.b32 %r11, %r10, 31; shl.b32 %r12, %r11, 2; add.u32 %r13, %r6, %r12;
+             st.u32 [%r8], %r1; ld.u32 %r14, [%r13]; st.global.u32 [%rd2], %r14;"
+        ))
+    };
+    assert_eq!(chosen("mov.u32 %r15, q; add.u32 %r5, %r15, %r9;"), 1);
+    assert_eq!(chosen("ld.global.u32 %r5, [%rd3];"), 1);
+    assert_eq!(chosen("mul.lo.u32 %r5, %r9, %r9;"), 0, "no address");
+}
