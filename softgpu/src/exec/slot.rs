@@ -39,6 +39,9 @@ pub(super) struct Slot {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+/// What states begin with. Kernels write what they read; in builds for tests it is found out where they don't, whatever ran there before.
+const FRESH: Line = Line([if cfg!(debug_assertions) { 0xA5 } else { 0 }; 64]);
+
 /// What a slot was prepared for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Shape {
@@ -118,6 +121,9 @@ impl Slot {
     fn prepare_one(&mut self, grid: &Grid, most: u64, lanes: usize) -> Result<()> {
         let (block, local_stride, state_bytes) = (grid.block, grid.local_stride, grid.kernel.state_bytes);
         let shape = Shape { block, local_stride, state_bytes, lanes };
+        if cfg!(debug_assertions) {
+            self.states.fill(FRESH);
+        }
         if self.shape == shape {
             return Ok(());
         }
@@ -140,7 +146,7 @@ impl Slot {
         let (stride, group, lanes) = (state_stride(state_bytes), shape.group_bytes(), shape.side_by_side());
         let lines = group / size_of::<Line>() * (count as usize / lanes + 2);
         if self.states.len() < lines {
-            self.states = vec![Line([0; 64]); lines];
+            self.states = vec![FRESH; lines];
         }
         let first: *mut u8 = self.states.as_mut_ptr().cast();
         self.threads.clear();

@@ -15,7 +15,7 @@ const TEXT: &str = r#".version 8.0
 .address_size 64
 .file 1 "/src/main.cu"
 .visible .entry k(.param .u64 at, .param .u32 what)
-{ .reg .b64 %rd<8>; .reg .b32 %r<10>; .reg .pred %p<8>; .reg .f32 %f<4>; .shared .align 4 .b8 s[256];
+{ .reg .b64 %rd<9>; .reg .b32 %r<10>; .reg .pred %p<8>; .reg .f32 %f<4>; .shared .align 4 .b8 s[256];
   ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [what]; mov.u32 %r2, %tid.x;
   mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2;
   mul.lo.u32 %r3, %r2, %r2; and.b32 %r3, %r3, 31; mul.wide.u32 %rd4, %r3, 4; add.u64 %rd4, %rd1, %rd4;
@@ -31,8 +31,9 @@ const TEXT: &str = r#".version 8.0
   mov.u32 %r6, s; shl.b32 %r7, %r2, 2; add.u32 %r8, %r6, %r7;
   setp.eq.u32 %p2, %r1, 8; @%p2 bra AROUND;
   setp.eq.u32 %p2, %r1, 9; @%p2 bra ASKEW;
+  mul.wide.u32 %rd8, %r2, 8; add.u64 %rd8, %rd1, %rd8;
   .loc 1 20 3
-  st.global.u32 [%rd3], %r2;
+  st.global.u64 [%rd8], %rd2;
   ret;
 SCATTER:
   cvt.rn.f32.u32 %f1, %r2;
@@ -89,7 +90,7 @@ OTHERS:
 
 /// The line of the source of each fault, and the thread.
 const FAULTS: [(u32, u32); 10] = [
-    (20, 16),
+    (20, 8),
     (21, 13),
     (22, 13),
     (24, 0),

@@ -87,6 +87,9 @@ const KERNELS: &[Row] = &[
     // Indices that are kept inside.
     ("clamped", |n| line(n, 256), 0),
     ("clamped", |n| line(n, 48), 0),
+    // What a block has in one place is not known before its threads have let others go first.
+    ("yielding_first", |n| line(n, 256), 0),
+    ("yielding_first", |n| line(n, 96), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.
     ("saxpy", |n| line(n, 77), 0),
     ("divergent", |n| line(n, 101), 0),
@@ -147,8 +150,9 @@ impl Ready {
         let config = Config { memory_bytes_per_device: 256 << 20, workers: 2, ..Config::default() };
         let code = std::env::var_os(FOLDER).map(kept_code::Code::of).unwrap_or_default();
         let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet { code })).unwrap();
-        static NEXT: AtomicU64 = AtomicU64::new(0x1800_0000_0000);
-        let base = NEXT.fetch_add(1 << 40, Ordering::Relaxed);
+        // Below where the program itself lies.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let base = 0x1800_0000_0000 + (NEXT.fetch_add(1, Ordering::Relaxed) % 48 << 40);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
         let memory = plan.devices[0].base;
         let bytes = 4 * u64::from(n.max(512 * 512));

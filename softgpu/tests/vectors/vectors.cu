@@ -650,3 +650,25 @@ extern "C" __global__ void clamped(const float *in, float *out, int n)
     }
     out[i] = sum;
 }
+
+// Threads let others go first before it is known what all threads of a block keep over barriers: where the block's array begins.
+extern "C" __global__ void yielding_first(const float *in, float *out, int n)
+{
+    __shared__ float area[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;
+    float sum = in[(i + 1) % n];
+    __nanosleep(1);
+    unsigned distance;
+    asm volatile("rem.u32 %0, %1, 11;" : "=r"(distance) : "r"(n + blockIdx.x));
+    area[t] = sum;
+#pragma unroll
+    for (int k = 1; k < 4; k++) {
+        __syncthreads();
+        float other = area[(t + k * distance) % blockDim.x];
+        __syncthreads();
+        sum = sum * 0.5f + other;
+        area[t] = sum;
+    }
+    if (i < n)
+        out[i] = sum;
+}

@@ -63,7 +63,7 @@ impl Rows {
 
     /// The row of a group.
     pub(super) fn row<'a>(&self, slot: &'a Slot, kernel: &Kernel, group: usize) -> &'a Row {
-        // SAFETY: it lies there, aligned, in memory of the slot that was zero; and no compiled code runs.
+        // SAFETY: it lies there, aligned, in memory of the slot that was written; and no compiled code runs.
         unsafe { &*self.at(slot, kernel, group) }
     }
 

@@ -128,6 +128,10 @@ impl<const LANES: usize> Translator<'_, LANES> {
         for &(offset, ty) in &common {
             self.copy_place(ty, &next_place(offset), &common_place(offset));
         }
+        if self.copies[copy].enters.is_none() {
+            // Each group has left its own in its row.
+            self.line("store i1 false, ptr %taken");
+        }
         let mut stops = self.make("load i128, ptr %stops");
         for stop in std::mem::take(&mut self.noted) {
             let stopped = self.make(format!("load i1, ptr %stopped{copy}.{stop}"));
