@@ -26,7 +26,7 @@ use rgpu_image::ptx::ast::{Function, Instruction, Statement};
 /// kernel may have whose lanes are to be kept abreast. Larger kernels stay as they are.
 const PAIRS: usize = 1 << 20;
 const WORDS: usize = 1 << 20;
-pub(super) const BLOCKS: usize = 1 << 11;
+pub(super) const BLOCKS: usize = 1 << 12;
 
 /// An access to memory that lanes share.
 struct Candidate {
