@@ -268,8 +268,15 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         return if wild { Conflict::Always } else { Conflict::SameTurn };
     }
     if lane.0 != lane.1 {
-        // A given distance leads to another part of the memory, unless one counts from its end.
-        return certainly(!given || lane.0.signum() * lane.1.signum() < 0);
+        // A given distance leads to another part of the memory, unless one counts from its end, or a parameter is just the number of an element.
+        let is_of_one = |step: i64| {
+            let counts = |&(t, factor): &(u32, i64)| {
+                t == LANE || factor.abs() == step.abs() && term(t).kind == Kind::Root
+            };
+            difference.constant == 0 && difference.terms.len() == 2 && difference.terms.iter().all(counts)
+        };
+        let backwards = lane.0.signum() * lane.1.signum() < 0;
+        return certainly(!given || backwards || lane.0 * lane.1 == 0 && is_of_one(lane.0 + lane.1));
     }
     // A distance that all lanes share: one that is doubled, halved or changes sides is meant to lead to another lane; one that is
     // counted up, or given, leads to another element of the lane's own.

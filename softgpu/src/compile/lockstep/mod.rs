@@ -12,7 +12,7 @@
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
 //!
-//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`beside`], [`copies`]).
+//! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`beside`], [`copies`]), or says that all of them are through ([`done`]).
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
@@ -24,6 +24,7 @@ mod ahead;
 mod beside;
 mod calls;
 mod copies;
+mod done;
 mod exchange;
 mod found;
 mod gather;
@@ -130,7 +131,8 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     let hasty = forms.may_change_shared(function, ops);
     let gathers = gather::gathers(function, ops);
     let copies = copies::are_there(function, ops);
-    if !exchange && !hasty && !gathers && !copies {
+    let done = done::are_there(function, ops);
+    if !exchange && !hasty && !gathers && !copies && !done {
         return Places::default();
     }
     let flow = Flow::new(function, ops);
@@ -157,6 +159,9 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     if copies {
         let waiting = copies::places(function, ops, &flow, &accesses);
         yielding.extend(waiting.into_iter().map(|at| (at, None)));
+    }
+    if done && let Some(addresses) = &addresses {
+        yielding.extend(done::places(function, ops, &flow, addresses));
     }
     if hasty {
         let found = found::find(function, ops, &accesses, &flow, addresses.as_mut());

@@ -877,3 +877,33 @@ fn a_pointer_to_one_array_or_another_is_one() {
     assert_eq!(chosen("ld.global.u32 %r5, [%rd3];"), 1);
     assert_eq!(chosen("mul.lo.u32 %r5, %r9, %r9;"), 0, "no address");
 }
+
+#[test]
+fn a_block_is_done_when_all_its_threads_are() {
+    let done = |before: &str, between: &str, raise: &str| {
+        yields(&format!("{before} {between} setp.ne.u32 %p2, %r1, 0; @%p2 bra END; {raise} END:"))
+    };
+    let (store, raise) = ("st.global.u32 [%rd2], %r2;", "atom.global.inc.u32 %r3, [%rd9], %r9;");
+    assert_eq!(done(store, "", raise), 1);
+    assert_eq!(done("@%p1 red.global.add.u32 [%rd1], %r2;", "membar.gl;", raise), 1);
+    assert_eq!(done(store, "bar.warp.sync -1;", raise), 1, "other warps may be behind");
+    assert_eq!(done(store, "bar.sync 0;", raise), 0);
+    assert_eq!(done("", "", &format!("{store} {raise}")), 0, "what that thread has stored itself");
+    assert_eq!(done(store, "", "atom.global.add.u32 %r3, [%rd9], 1;"), 0, "any number");
+    assert_eq!(done(store, "", "atom.global.inc.u32 %r3, [%rd3], %r9;"), 0, "one of each thread");
+    assert_eq!(yields(&format!("{store} {raise}")), 0, "all threads raise it");
+    assert_eq!(yields(&format!("{store} setp.eq.u32 %p2, %r1, 0; @%p2 {raise}")), 1);
+}
+
+#[test]
+fn one_lanes_element_is_among_all_of_them() {
+    let one = |number: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; shl.b32 %r4, %r1, 2; add.u32 %r5, %r3, %r4; {number} add.u32 %r7, %r3, %r6;
+             st.shared.u32 [%r5], %r1; ld.shared.u32 %r8, [%r7]; st.global.u32 [%rd2], %r8;"
+        ))
+    };
+    assert_eq!(one("shl.b32 %r6, %r9, 2;"), 1);
+    assert_eq!(one("shl.b32 %r6, %r9, 5;"), 0, "another part");
+    assert_eq!(one("shl.b32 %r10, %r9, 2; add.u32 %r6, %r10, 128;"), 0, "another part");
+}
