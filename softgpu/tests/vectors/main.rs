@@ -152,7 +152,7 @@ impl Ready {
         let gpu: Arc<SoftGpu> = SoftGpu::open(config, Arc::new(Quiet { code })).unwrap();
         // Below where the program itself lies.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let base = 0x1800_0000_0000 + (NEXT.fetch_add(1, Ordering::Relaxed) % 48 << 40);
+        let base = 0x1800_0000_0000 + ((NEXT.fetch_add(1, Ordering::Relaxed) % 48) << 40);
         let plan = gpu.reserve(Range { base, size: 1 << 40 }).unwrap();
         let memory = plan.devices[0].base;
         let bytes = 4 * u64::from(n.max(512 * 512));
