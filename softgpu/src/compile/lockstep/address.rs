@@ -163,6 +163,7 @@ enum Key {
 pub(super) struct Addresses<'a> {
     function: &'a Function,
     ops: &'a [Op],
+    /// How lanes are taken to differ.
     rows: Rows,
     /// Statements that write each register.
     definitions: Vec<Vec<u32>>,
@@ -694,7 +695,7 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// What is left of a sum without its low bits, as a term that is known to come from it.
+    /// What is left of a sum without its low bits, moved to the right or where it was, as a term that is known to come from it.
     fn part_of(&mut self, at: usize, op: IntOp, sum: Linear, by: Linear) -> Option<Linear> {
         let Statement::Instruction(instruction) = &self.function.body[at] else { return None };
         let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
@@ -833,7 +834,7 @@ fn product(a: &Linear, b: &Linear) -> Option<Linear> {
     }
 }
 
-/// Whether a mask keeps the lane's number, and whether it takes all of it away.
+/// Whether a mask keeps the lane's number.
 fn is_low_mask(mask: i64) -> bool {
     mask >= 31 && (mask & mask.wrapping_add(1)) == 0
 }
@@ -844,6 +845,7 @@ fn is_scaled_lane(sum: &Linear, mask: i64) -> bool {
     sum.constant == 0 && matches!(factor, 4 | 8 | 16) && mask == 31 * factor
 }
 
+/// Whether a mask takes all of the lane's number away.
 fn is_high_mask(mask: i64) -> bool {
     mask & 31 == 0
 }

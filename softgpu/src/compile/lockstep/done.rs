@@ -45,9 +45,9 @@ pub(super) fn places(
             Some(Operand::Address(AddressBase::Reg(register), _)) => !addresses.differs(register.0),
             found => found.is_some(),
         };
-        let number = flow.blocks.iter().position(|block| (block.first..block.end).contains(&at))?;
+        let own_block = flow.blocks.iter().position(|block| (block.first..block.end).contains(&at))?;
         let guarded = instruction.guard.is_some_and(|guard| addresses.differs(guard.register.0));
-        let own = if guarded { BTreeSet::new() } else { own_way(flow, &ways, number)? };
+        let own = if guarded { BTreeSet::new() } else { ways.own_way(flow, own_block)? };
         let comes_first = || {
             let mut first = false;
             before(flow, 0, |block, mut now| {
@@ -75,14 +75,4 @@ pub(super) fn places(
 /// Whether an operation changes memory of all blocks, or may.
 fn changes_for_all(op: &Op) -> bool {
     stores_for_all(op) || matches!(op, Op::Atom { shared: false, .. })
-}
-
-/// The blocks on the ways from the last branch at which threads part before a block to where they meet again; none where all come to it.
-fn own_way(flow: &Flow, ways: &Ways, of: usize) -> Option<BTreeSet<usize>> {
-    let between = ways.branches.iter().map(|&(branch, meet)| {
-        let mut blocks = BTreeSet::new();
-        ways.between(flow, branch, meet, |block| _ = blocks.insert(block));
-        blocks
-    });
-    between.filter(|blocks| blocks.contains(&of)).min_by_key(BTreeSet::len)
 }

@@ -271,12 +271,16 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         // A given distance leads to another part of the memory, unless one counts from its end, or a parameter is just the number of an element.
         let is_of_one = |step: i64| {
             let counts = |&(t, factor): &(u32, i64)| {
-                t == LANE || factor.abs() == step.abs() && term(t).kind == Kind::Root
+                t == LANE || factor.unsigned_abs() == step.unsigned_abs() && term(t).kind == Kind::Root
             };
             difference.constant == 0 && difference.terms.len() == 2 && difference.terms.iter().all(counts)
         };
         let backwards = lane.0.signum() * lane.1.signum() < 0;
-        return certainly(!given || backwards || lane.0 * lane.1 == 0 && is_of_one(lane.0 + lane.1));
+        let is_one = match lane {
+            (0, step) | (step, 0) => is_of_one(step),
+            _ => false,
+        };
+        return certainly(!given || backwards || is_one);
     }
     // A distance that all lanes share: one that is doubled, halved or changes sides is meant to lead to another lane; one that is
     // counted up, or given, leads to another element of the lane's own.

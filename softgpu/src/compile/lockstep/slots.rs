@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
 use std::sync::Arc;
 
 use super::super::locals::is_variable;

@@ -78,6 +78,19 @@ impl Ways {
         conditions
     }
 
+    /// The blocks on the ways from the last branch before a block to where they meet again; none where all come to it, and in kernels with very many.
+    pub(super) fn own_way(&self, flow: &Flow, of: usize) -> Option<BTreeSet<usize>> {
+        if self.branches.len() * flow.blocks.len() > CONDITIONS {
+            return None;
+        }
+        let between = self.branches.iter().map(|&(branch, meet)| {
+            let mut blocks = BTreeSet::new();
+            self.between(flow, branch, meet, |block| _ = blocks.insert(block));
+            blocks
+        });
+        between.filter(|blocks| blocks.contains(&of)).min_by_key(BTreeSet::len)
+    }
+
     /// The next block, or the same, that all who have not ended come to, whichever way they have gone.
     pub(super) fn where_all_come(&self, flow: &Flow, mut block: usize) -> usize {
         loop {
