@@ -361,6 +361,7 @@ impl Machine<'_> {
                     threads[thread].v(*to, self.memory.place[if other >= count { thread } else { other }]);
                 });
             }
+            S::Pause => {}
             S::SplitBarrier(condition, v) => {
                 for thread in all() {
                     let t = &threads[thread];

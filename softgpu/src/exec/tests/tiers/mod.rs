@@ -388,6 +388,8 @@ fn random_kernels_compute_the_same_in_all_tiers() {
 fn what_once_differed_does_not_any_more() {
     // A value that is only given along an edge behind a loop, which lanes leave at different times.
     run(1_000_113, 1, 2, 1, |_| ());
+    // What a block has in one place was not taken anew behind a stop that the executor has to see to.
+    run(90_129, 1, 2, 1, |_| ());
 }
 
 /// A result that is not the program's is noticed, and the program made smaller stays one.

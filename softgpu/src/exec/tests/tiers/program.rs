@@ -196,6 +196,8 @@ pub(super) enum Statement {
     },
     /// All threads come to one barrier in two places.
     SplitBarrier(Condition, usize),
+    /// Threads let others go first.
+    Pause,
     Shuffle {
         mode: usize,
         to: usize,
@@ -554,6 +556,11 @@ pub(super) fn generate(seed: u64) -> Program {
     let mut kernel = Vec::new();
     for _ in 0..parts {
         kernel.extend(generator.block(Together::Block, depth));
+    }
+    // Not by the generator's numbers, so that other programs stay as they are.
+    if seed % 4 == 1 {
+        kernel.insert(kernel.len() / 2, Statement::Pause);
+        kernel.insert(0, Statement::Pause);
     }
     Program { functions, together, kernel }
 }

@@ -28,6 +28,7 @@ impl Writer {
                      add.u32 t1, t1, t0; ld.shared.u32 {to}, [t1]; bar.warp.sync {mask};"
                 ));
             }
+            S::Pause => self.line("nanosleep.u32 1;"),
             S::SplitBarrier(condition, v) => {
                 self.used.place = true;
                 let (other, end, v) = (self.label(), self.label(), self.v(*v));
