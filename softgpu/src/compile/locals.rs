@@ -47,11 +47,11 @@ pub(super) fn name(module: &mut Module, ops: &[Op]) {
         let mut body = std::mem::take(&mut function.body);
         for statement in &mut body {
             let Statement::Instruction(instruction) = statement else { continue };
-            let Some((number, bytes)) = accessed(&ops[instruction.form.0 as usize]) else { continue };
+            let Some((number, bytes, count)) = accessed(&ops[instruction.form.0 as usize]) else { continue };
             if let Some(operand) = instruction.operands.get_mut(number)
                 && let Operand::Address(AddressBase::Reg(register), behind) = *operand
                 && let Some(place) = places.get(&register.0).filter(|place| place.index == 0)
-                && let Some(place) = place.inside(function, behind, bytes)
+                && let Some(place) = place.inside(function, behind, bytes * count)
             {
                 *operand = Operand::Address(AddressBase::Symbol(place.symbol), place.offset);
             }
@@ -61,7 +61,7 @@ pub(super) fn name(module: &mut Module, ops: &[Op]) {
 }
 
 /// Whether a function has any variables in local memory.
-fn has_variables(function: &Function) -> bool {
+pub(super) fn has_variables(function: &Function) -> bool {
     function.variables.iter().any(|variable| variable.space == Space::Local)
 }
 
@@ -71,14 +71,14 @@ pub(super) fn is_variable(function: &Function, symbol: Symbol) -> bool {
     function.variables.get(id.0 as usize).is_some_and(|variable| variable.space == Space::Local)
 }
 
-/// The operand that says where an instruction loads or stores that may access local memory, and how many bytes it accesses.
-fn accessed(op: &Op) -> Option<(usize, u32)> {
+/// The operand that says where an instruction loads or stores that may access local memory, how many bytes an element of that has, and how many there are.
+pub(super) fn accessed(op: &Op) -> Option<(usize, u32, u32)> {
     let (number, place, ty, vector) = match *op {
         Op::Ld { place, ty, vector, .. } => (1, place, ty, vector),
         Op::St { place, ty, vector, .. } => (0, place, ty, vector),
         _ => return None,
     };
-    matches!(place, MemoryTarget::Local | MemoryTarget::Generic).then(|| (number, ty.bits() / 8 * vector))
+    matches!(place, MemoryTarget::Local | MemoryTarget::Generic).then(|| (number, ty.bits() / 8, vector))
 }
 
 /// The registers of a function that are written once, with a place in one of its variables. Whoever reads one before has nothing that is defined.
@@ -182,12 +182,15 @@ mod tests {
         let places = places(function, &unit.ops, &Vars::new(function, &unit.ops));
         let (mut named, mut indexed) = (0, 0);
         for instruction in Unit::instructions(function) {
-            let Some((number, bytes)) = accessed(&unit.ops[instruction.form.0 as usize]) else { continue };
+            let Some((number, bytes, count)) = accessed(&unit.ops[instruction.form.0 as usize]) else {
+                continue;
+            };
             match instruction.operands[number] {
                 Operand::Address(AddressBase::Symbol(_), _) => named += 1,
                 Operand::Address(AddressBase::Reg(register), behind) => {
                     let place = places.get(&register.0).filter(|place| place.index != 0);
-                    indexed += usize::from(place.and_then(|p| p.inside(function, behind, bytes)).is_some());
+                    indexed +=
+                        usize::from(place.and_then(|p| p.inside(function, behind, bytes * count)).is_some());
                 }
                 _ => {}
             }

@@ -9,7 +9,8 @@ use rgpu_test_runner::Skip;
 
 use super::{FOLDER, Quiet, WHAT, kept_code};
 
-/// Thread 13 accesses memory far away, at what its line calls `%rd4`; of a row behind `%rd3`, threads from 16 on may have none.
+/// Thread 13 accesses memory far away, at what its line calls `%rd4`; of a row behind `%rd8`, threads from 8 on may have none.
+/// That row's elements are wider than all others, so that LLVM makes no instruction of its line and another one.
 const TEXT: &str = r#".version 8.0
 .target sm_80
 .address_size 64

@@ -182,10 +182,8 @@ pub(super) struct Addresses<'a> {
     several: HashMap<u32, Linear>,
     terms: Vec<Term>,
     numbers: HashMap<Key, u32>,
-    /// Terms that are a sum without some of its low bits, moved to the right: the sums.
-    shifted: HashMap<u32, Linear>,
-    /// The same of those that are where they were.
-    rounded: HashMap<u32, Linear>,
+    /// Terms that are a sum without some of its low bits, moved to the right or where it was: by what operation, and the sums.
+    parts: HashMap<u32, (IntOp, Linear)>,
     /// Terms that are a variable's address: the variables.
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
@@ -227,8 +225,7 @@ impl<'a> Addresses<'a> {
             several: HashMap::new(),
             terms: Vec::new(),
             numbers: HashMap::new(),
-            shifted: HashMap::new(),
-            rounded: HashMap::new(),
+            parts: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
             taking_turns: HashMap::new(),
@@ -647,7 +644,7 @@ impl<'a> Addresses<'a> {
                     }
                     (IntOp::Shr, Some(3..31)) => self.part_of(at, IntOp::Shr, a, b),
                     // What is left of a number, divided by a warp's size or a multiple of it.
-                    (IntOp::Sub, None) if self.is_rounded(&a, &b) => None,
+                    (IntOp::Sub, None) if self.whole_of(&b, IntOp::And) == Some(&a) => None,
                     (IntOp::Sub, _) => Some(a.minus(&b)),
                     (IntOp::MulLo | IntOp::Mul24Lo, _) => product(&a, &b),
                     (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
@@ -701,21 +698,20 @@ impl<'a> Addresses<'a> {
         let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
         let kind = self.kind_of_result(at, register.0);
         let term = self.opaque(Key::Result(op, sum.clone(), by), kind, register.0);
-        let parts = if op == IntOp::Shr { &mut self.shifted } else { &mut self.rounded };
-        parts.insert(term.terms[0].0, sum);
+        self.parts.insert(term.terms[0].0, (op, sum));
         Some(term)
     }
 
-    /// Whether a number is another one without its low bits.
-    fn is_rounded(&self, number: &Linear, rounded: &Linear) -> bool {
-        matches!(rounded.terms[..], [(term, 1)] if self.rounded.get(&term).is_some_and(|of| of == number))
+    /// The sum without some of whose low bits a number is, where an operation has taken them away.
+    fn whole_of(&self, part: &Linear, by: IntOp) -> Option<&Linear> {
+        let [(term, 1)] = part.terms[..] else { return None };
+        self.parts.get(&term).filter(|(op, _)| *op == by).map(|(_, sum)| sum)
     }
 
     /// The number of an element, if what is added to it keeps a place free behind every few elements: such elements are told apart by
     /// their numbers just as well.
     fn padded(&self, number: &Linear, padding: &Linear) -> Option<Linear> {
-        let [(term, 1)] = padding.terms[..] else { return None };
-        let of = self.shifted.get(&term)?;
+        let of = self.whole_of(padding, IntOp::Shr)?;
         // A compiler shifts half the number by one bit less, and the number before one less.
         let is_number = |half: i64| of.scaled(1 << half).terms == number.terms;
         (padding.constant == 0 && !number.terms.is_empty() && (0..4).any(is_number)).then(|| number.clone())
@@ -874,14 +870,17 @@ pub(super) fn names_lane(operands: &[Operand], rows: Rows) -> bool {
             | Special::LanemaskGe
             | Special::LanemaskGt,
         ) => true,
-        Operand::Special(Special::TidY | Special::TidZ) => rows == Rows::Short,
-        _ => false,
+        operand => rows == Rows::Short && is_row(operand),
     })
+}
+
+/// Whether an operand is a special register that tells in which row of its block a thread is.
+fn is_row(operand: &Operand) -> bool {
+    matches!(operand, Operand::Special(Special::TidY | Special::TidZ))
 }
 
 /// Whether a function asks in which row of its block a thread is.
 pub(super) fn names_row(function: &Function) -> bool {
-    let is_row = |operand: &Operand| matches!(operand, Operand::Special(Special::TidY | Special::TidZ));
     instructions(function).any(|(_, instruction)| instruction.operands.iter().any(is_row))
 }
 

@@ -37,9 +37,10 @@ mod tests;
 mod volatile;
 mod ways;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
-use self::accesses::{Accesses, Forms};
+use self::accesses::{Access, Accesses, Forms};
 use self::address::{Addresses, Rows};
 use self::ways::Ways;
 use super::flow::Flow;
@@ -92,13 +93,12 @@ pub(super) fn insert(module: &mut Module, forms: &[Form], ops: &[Op]) {
 
 /// Inserts them in a kernel. Whether there are any.
 fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) -> bool {
-    let find = |function: &Function| places(&slots::in_registers(function, ops), module, ops, forms);
-    let mut found = find(function);
+    let mut found = places(function, module, ops, forms);
     if found.is_empty() && !volatile::accesses(function, module, ops, forms) {
         return false;
     }
     if order::join_turns(function, ops) {
-        found = find(function);
+        found = places(function, module, ops, forms);
     }
     wait_before(function, &found.converging, &found.yielding);
     let any = volatile::align(function, module, ops, forms) || !found.is_empty();
@@ -123,18 +123,48 @@ impl Places {
     }
 }
 
+/// What lanes or threads may have to wait for in a kernel, as far as a short look at it says.
+struct Looks {
+    exchanging: BTreeMap<usize, Access>,
+    count: exchange::Count,
+    exchange: bool,
+    hasty: bool,
+    gathers: bool,
+    copies: bool,
+    done: bool,
+}
+
+impl Looks {
+    fn at(function: &Function, ops: &[Op], forms: &Forms) -> Self {
+        let exchanging = forms.exchanging(function, ops);
+        let count = exchange::Count::of(&exchanging);
+        Self {
+            exchange: count.may_exchange(function),
+            exchanging,
+            count,
+            hasty: forms.may_change_shared(function, ops),
+            gathers: gather::gathers(function, ops),
+            copies: copies::are_there(function, ops),
+            done: done::are_there(function, ops),
+        }
+    }
+
+    fn finds_any(&self) -> bool {
+        self.exchange || self.hasty || self.gathers || self.copies || self.done
+    }
+}
+
 /// Finds them.
 fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Places {
-    let exchanging = forms.exchanging(function, ops);
-    let count = exchange::Count::of(&exchanging);
-    let exchange = count.may_exchange(function);
-    let hasty = forms.may_change_shared(function, ops);
-    let gathers = gather::gathers(function, ops);
-    let copies = copies::are_there(function, ops);
-    let done = done::are_there(function, ops);
-    if !exchange && !hasty && !gathers && !copies && !done {
+    let mut looks = Looks::at(function, ops, forms);
+    if !looks.finds_any() {
         return Places::default();
     }
+    let seen = slots::in_registers(function, ops);
+    if let Cow::Owned(seen) = &seen {
+        looks = Looks::at(seen, ops, forms);
+    }
+    let (function, Looks { exchanging, count, exchange, hasty, gathers, copies, done }) = (&*seen, looks);
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops, Rows::Whole)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());

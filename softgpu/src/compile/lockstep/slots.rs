@@ -7,12 +7,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::super::locals::is_variable;
-use super::super::op::{MemoryTarget, Op};
+use super::super::locals::{accessed, has_variables, is_variable};
+use super::super::op::Op;
 use super::super::unit::synthetic;
 use super::address::{Addresses, Rows, instructions};
 use rgpu_image::ptx::ast::{
-    FormId, Function, Instruction, LocalId, Operand, RegId, RegName, Register, Space, Statement, Symbol, Type,
+    FormId, Function, LocalId, Operand, RegId, RegName, Register, Statement, Symbol, Type,
 };
 
 /// The address of a variable may be kept in another one, and that one's address as well: so often.
@@ -42,7 +42,7 @@ pub(super) fn in_registers<'a>(function: &'a Function, ops: &[Op]) -> Cow<'a, Fu
             let Statement::Instruction(instruction) = &mut function.body[at] else { continue };
             let is_load = matches!(ops[instruction.form.0 as usize], Op::Ld { .. });
             instruction.operands[usize::from(is_load)] = Operand::Reg(register);
-            instruction.form = FormId(synthetic::MOVE[if bytes == 8 { 3 } else { 2 }]);
+            instruction.form = FormId(synthetic::MOVE[bytes.trailing_zeros() as usize]);
         }
     }
     seen
@@ -50,10 +50,7 @@ pub(super) fn in_registers<'a>(function: &'a Function, ops: &[Op]) -> Cow<'a, Fu
 
 /// The statements that load or store such a place, the place, and its bytes.
 fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
-    let accesses: Vec<_> = instructions(function)
-        .filter_map(|(at, instruction)| Some((at, accessed(instruction, &ops[instruction.form.0 as usize])?)))
-        .collect();
-    if accesses.is_empty() || !function.variables.iter().any(|variable| variable.space == Space::Local) {
+    if !has_variables(function) {
         return Vec::new();
     }
     let Some(mut addresses) = Addresses::new(function, ops, Rows::Whole) else { return Vec::new() };
@@ -61,7 +58,9 @@ fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
     // How wide the accesses to each place are, and for accesses of each width where arrays of such elements begin.
     let mut widths: BTreeMap<Slot, BTreeSet<u32>> = BTreeMap::new();
     let mut arrays: BTreeMap<(LocalId, u32), i64> = BTreeMap::new();
-    for (at, (operand, bytes, count)) in accesses {
+    for (at, instruction) in instructions(function) {
+        let Some((number, bytes, count)) = accessed(&ops[instruction.form.0 as usize]) else { continue };
+        let Some(operand) = instruction.operands.get(number) else { continue };
         let Some(address) = addresses.address(operand) else { continue };
         let Some(Symbol::Local(id)) =
             addresses.symbol_of(&address).filter(|symbol| is_variable(function, *symbol))
@@ -83,16 +82,4 @@ fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
         matches!(bytes, 4 | 8) && widths[&slot].len() == 1 && !is_element(slot, bytes)
     });
     found
-}
-
-/// The operand that says where an instruction loads or stores that may access local memory, how many bytes an element of that has, and how many there are.
-fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, u32, u32)> {
-    match *op {
-        Op::Ld { place, ty, vector, .. } | Op::St { place, ty, vector, .. }
-            if matches!(place, MemoryTarget::Local | MemoryTarget::Generic) =>
-        {
-            Some((super::accessed(instruction, op)?.0, ty.bits() / 8, vector))
-        }
-        _ => None,
-    }
 }

@@ -1,6 +1,5 @@
 //! Keeps lanes abreast at volatile accesses to the block's memory.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::super::flow::{Block, Flow};
@@ -48,9 +47,9 @@ pub(super) fn align(function: &mut Function, module: &Module, ops: &[Op], forms:
 /// The volatile accesses to the block's memory, by statement.
 fn volatile(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Vec<Option<Access>> {
     let known = function.is_entry && forms.has_generic_volatile(function);
-    let seen = if known { slots::in_registers(function, ops) } else { Cow::Borrowed(function) };
-    let mut addresses = known.then(|| Addresses::new(&seen, ops, Rows::Whole)).flatten();
-    let accesses = Accesses::new(&seen, module, ops, forms, addresses.as_mut());
+    let seen = known.then(|| slots::in_registers(function, ops));
+    let mut addresses = seen.as_deref().and_then(|seen| Addresses::new(seen, ops, Rows::Whole));
+    let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
     let access = |(at, statement): (usize, &Statement)| match statement {
         Statement::Instruction(i) => {
             accesses.shared(at, i).filter(|(_, volatile)| *volatile).map(|(access, _)| access)
@@ -101,8 +100,8 @@ fn where_lanes_meet(function: &Function, ops: &[Op], volatile: &[Option<Access>]
         return places;
     }
     // What callers of a function give it may differ.
-    let seen = if function.is_entry { slots::in_registers(function, ops) } else { Cow::Borrowed(function) };
-    let addresses = if function.is_entry { Addresses::new(&seen, ops, Rows::Short) } else { None };
+    let seen = function.is_entry.then(|| slots::in_registers(function, ops));
+    let addresses = seen.as_deref().and_then(|seen| Addresses::new(seen, ops, Rows::Short));
     let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
     let ways = Ways::new(function, &flow, divides);
     let what = |at: usize| match &function.body[at] {
