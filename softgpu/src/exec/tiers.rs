@@ -69,8 +69,8 @@ struct Trial {
     taken: [(AtomicU64, AtomicU64); 2],
     /// What came of the last one, if there was one.
     verdict: AtomicVerdict,
-    /// Launches since then and the nanoseconds that they have taken, and after how many there is another one.
-    since: (AtomicU32, AtomicU64),
+    /// Launches since then, their blocks and the nanoseconds that they have taken, and after how many launches there is another one.
+    since: (AtomicU32, AtomicU64, AtomicU64),
     again: AtomicU32,
 }
 
@@ -85,6 +85,7 @@ impl Trial {
         self.again.store(if again == 0 { AGAIN } else { again.saturating_mul(LESS_OFTEN) }, Relaxed);
         self.since.0.store(0, Relaxed);
         self.since.1.store(0, Relaxed);
+        self.since.2.store(0, Relaxed);
     }
 
     /// Whether the next launch is to go the second way, as far as that is known.
@@ -93,8 +94,9 @@ impl Trial {
         if first + second > 0 { Some(second >= first) } else { self.verdict.get() }
     }
 
-    /// Notes a launch; true if it is time for another trial, which is expected to take so many nanoseconds more than the same launches without it.
-    fn note(&self, blocks: u64, ns: u64, second: bool, costs: u64) -> bool {
+    /// Notes a launch; true if it is time for another trial, in which a block is expected to take so many nanoseconds more. Its launches are
+    /// expected to be as large as those since the last one were on average, whatever the size of this one.
+    fn note(&self, blocks: u64, ns: u64, second: bool, more: u64) -> bool {
         let way = usize::from(second);
         let took_part = self.left[way].fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
         if took_part {
@@ -112,7 +114,10 @@ impl Trial {
         }
         let again = self.again.load(Relaxed).max(AGAIN);
         let launches = self.since.0.fetch_add(1, Relaxed) + 1;
-        let taken = self.since.1.fetch_add(ns, Relaxed).saturating_add(ns);
+        let blocks = self.since.1.fetch_add(blocks, Relaxed).saturating_add(blocks);
+        let taken = self.since.2.fetch_add(ns, Relaxed).saturating_add(ns);
+        let costs =
+            more.saturating_mul(blocks / u64::from(launches.max(1))).saturating_mul(u64::from(TRIALS));
         // Of several that find it is time, one begins it.
         launches >= again
             && taken >= costs.saturating_mul(WORTH)
@@ -168,8 +173,7 @@ impl Choice {
         let [slow, fast] = [0, 1].map(|way: usize| self.ways[way].best.load(Relaxed));
         let near = slow < fast.saturating_mul(CLEARLY) && fast < slow.saturating_mul(CLEARLY);
         let first = second && tried == TRIALS;
-        let costs = slow.abs_diff(fast).saturating_mul(blocks).saturating_mul(u64::from(TRIALS));
-        if first && near || slow != 0 && self.trial.note(blocks, ns, second, costs) {
+        if first && near || slow != 0 && self.trial.note(blocks, ns, second, slow.abs_diff(fast)) {
             self.trial.begin();
         }
     }
@@ -394,6 +398,15 @@ mod tests {
         };
         assert_eq!(slow_of(1_000), 0, "it is not worth it yet");
         assert_eq!(slow_of(1_000), TRIALS as usize, "it is tried again at last");
+
+        // Every second launch is a small one, which tells nothing of what trying the first tier costs with the others.
+        let mixed = Tiers::default();
+        mixed.note(1_000, 15 * EARNED, ONE);
+        for launch in 0..1_000 {
+            let blocks = if launch % 2 == 0 { 1_000 } else { 1 };
+            assert!(mixed.prefers_vectors(Mode::Auto), "it is not worth it after {launch} launches");
+            mixed.note(blocks, EARNED * blocks / 1_000, VECTORS);
+        }
 
         let blind = Tiers::default();
         for _ in 0..BLIND_TRIALS {

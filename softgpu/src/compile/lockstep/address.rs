@@ -19,6 +19,8 @@ use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Special,
 const TERMS: usize = 12;
 /// How far a value is followed back at once; values are looked at in the order of the text, so that this is rarely far.
 const DEPTH: u32 = 40;
+/// Lanes that deal with so many elements each, one after another, have them for themselves.
+const PART: u64 = 4;
 /// Facts that go round in loops settle after a few passes. What does not is left alone.
 const PASSES: usize = 24;
 
@@ -578,6 +580,29 @@ impl<'a> Addresses<'a> {
         (a.terms.len() + b.terms.len() <= TERMS).then_some(Key::Result(op, a, b))
     }
 
+    /// A product of two sums, or where the part of each lane begins that is as large as one of them says, as a term of its own.
+    fn product_of(&mut self, op: IntOp, a: Linear, b: Linear) -> Linear {
+        let any = |f: fn(Term) -> bool| a.terms.iter().chain(&b.terms).any(|&(t, _)| f(self.kind(t)));
+        let (by_turn, of_data) = (any(|t| t.by_turn), any(|t| t.of_data));
+        let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
+        let term = Term { kind: Kind::Product, by_lane, by_thread, by_turn, of_data };
+        Linear::of(self.term(Key::Result(op, a, b), term))
+    }
+
+    /// Whether the smaller or larger of two sums is where the part of each lane begins, kept within bounds: a product of the lane's number and the
+    /// size of such parts.
+    fn are_parts_of_lanes(&self, a: &Linear, b: &Linear) -> bool {
+        let differs = |sum: &Linear| sum.terms.iter().any(|&(t, _)| self.kind(t).by_lane);
+        let is_part = |sum: &Linear| {
+            let mut own = sum.terms.iter().filter(|&&(t, _)| self.kind(t).by_lane);
+            own.all(|&(t, factor)| match self.kind(t).kind {
+                Kind::Lane => factor.unsigned_abs() >= PART,
+                kind => kind == Kind::Product,
+            })
+        };
+        differs(a) != differs(b) && is_part(a) && is_part(b)
+    }
+
     /// What is known of a value that cannot be taken apart.
     fn kind_of_result(&self, at: usize, register: u32) -> Kind {
         let Statement::Instruction(instruction) = &self.function.body[at] else { return Kind::Invariant };
@@ -647,6 +672,9 @@ impl<'a> Addresses<'a> {
                     (IntOp::Sub, None) if self.whole_of(&b, IntOp::And) == Some(&a) => None,
                     (IntOp::Sub, _) => Some(a.minus(&b)),
                     (IntOp::MulLo | IntOp::Mul24Lo, _) => product(&a, &b),
+                    (IntOp::Min | IntOp::Max, _) if self.are_parts_of_lanes(&a, &b) => {
+                        Some(self.product_of(*op, a, b))
+                    }
                     (IntOp::Shl, Some(by @ 0..63)) => Some(a.scaled(1 << by)),
                     // Compilers write `or` for a sum of what has no bit in common.
                     (IntOp::Or, Some(bits @ 0..=4096)) => Some(a.plus(&Linear::constant(bits))),
@@ -678,14 +706,7 @@ impl<'a> Addresses<'a> {
             Op::IntTernary { op: IntTernary::MadLo, .. } | Op::MadWide { .. } => {
                 let (a, b) = (self.operand(operand(1)?, depth)?, self.operand(operand(2)?, depth)?);
                 let c = self.operand(operand(3)?, depth)?;
-                let product = product(&a, &b).unwrap_or_else(|| {
-                    let any =
-                        |f: fn(Term) -> bool| a.terms.iter().chain(&b.terms).any(|&(t, _)| f(self.kind(t)));
-                    let (by_turn, of_data) = (any(|t| t.by_turn), any(|t| t.of_data));
-                    let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
-                    let term = Term { kind: Kind::Product, by_lane, by_thread, by_turn, of_data };
-                    Linear::of(self.term(Key::Result(IntOp::MulLo, a.clone(), b.clone()), term))
-                });
+                let product = product(&a, &b).unwrap_or_else(|| self.product_of(IntOp::MulLo, a, b));
                 Some(product.plus(&c))
             }
             _ => None,

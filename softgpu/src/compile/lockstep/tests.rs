@@ -474,6 +474,22 @@ fn kernels_as_a_compiler_makes_them_stay_as_they_are_unless_they_count_on_it() {
     assert!(others.len() > 3 && others.iter().all(|(_, count)| *count == 0), "{others:?}");
 }
 
+#[test]
+fn lanes_that_have_a_part_of_an_array_each_do_not_wait() {
+    // Elements from `first` on are added up in place, one after another.
+    let sums = |first: &str| {
+        kernel(&format!(
+            "{first} mov.u32 %r5, 0;\n$L: mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4; ld.global.u32 %r6, [%rd5];\n\
+             st.global.u32 [%rd5], %r5; add.s32 %r5, %r5, %r6; ld.global.u32 %r6, [%rd5+4]; st.global.u32 [%rd5+4], %r5;\n\
+             add.s32 %r5, %r5, %r6; add.s32 %r4, %r4, 2; setp.lt.u32 %p2, %r4, %r9; @%p2 bra $L;"
+        ))
+    };
+    assert_eq!(sums("mul.lo.s32 %r3, %r1, %r9; min.u32 %r4, %r3, %r9;"), 0, "the parts' size is given");
+    assert_eq!(sums("shl.b32 %r3, %r1, 6; min.u32 %r4, %r3, %r9;"), 0, "parts of 64");
+    assert!(sums("add.s32 %r3, %r1, 1; min.u32 %r4, %r3, %r9;") > 0, "the neighbour's, but at the edge");
+    assert!(sums("xor.b32 %r3, %r1, 1; min.u32 %r4, %r3, %r9;") > 0, "another lane's");
+}
+
 /// How often lanes wait in a kernel that hands its pointer to the function `f`, which may be given with others; and how many calls it is left with.
 fn calling(functions: &str, between: &str) -> [usize; 2] {
     let text = text_of(&format!(
