@@ -108,7 +108,7 @@ records! {
         entries: Vec<[u32; 3]>,
     }
     CutBytes { kind: u8, detail: u32, legacy: bool, line: u32, }
-    MatrixBytes { kind: u8, shape: [u32; 3], types: [u8; 4], flags: u8, numbers: [u32; 4], }
+    MatrixBytes { kind: u8, shape: [u32; 3], types: [u8; 4], flags: u8, numbers: [u32; 5], }
     PieceBytes { id: u32, align: u32, bytes: Vec<u8>, references: Vec<ReferenceBytes>, lines: Vec<[u32; 2]>, }
     ReferenceBytes { offset: u32, kind: u8, target: u8, value: i64, addend: i64, }
 }
@@ -209,6 +209,9 @@ impl CutBytes {
     }
 }
 
+/// The first of the flags of an operation on matrices that is a selector's.
+const SELECTOR: u32 = 5;
+
 impl MatrixBytes {
     fn of(operation: &Operation) -> Self {
         let number = |number: usize| number as u32;
@@ -221,21 +224,27 @@ impl MatrixBytes {
                     .iter()
                     .rev()
                     .fold(0, |all, &bit| all << 1 | u8::from(bit)),
-                numbers: [a, b, c, d].map(number),
+                numbers: [a, b, c, d, 0].map(number),
             },
+            Operation::MultiplySparse { shape, selector, at, metadata } => {
+                let dense = Self::of(&Operation::Multiply { shape, wmma: false, at });
+                let [a, b, c, d, _] = dense.numbers;
+                let flags = dense.flags | (selector as u8) << SELECTOR;
+                Self { kind: 4, flags, numbers: [a, b, c, d, number(metadata)], ..dense }
+            }
             Operation::Distribute { count, transpose, rows, out } => Self {
                 kind: 1,
                 flags: transpose.into(),
-                numbers: [count, rows, out, 0].map(number),
+                numbers: [count, rows, out, 0, 0].map(number),
                 ..Self::default()
             },
             Operation::Transpose { at, out } => {
-                Self { kind: 2, numbers: [at, out, 0, 0].map(number), ..Self::default() }
+                Self { kind: 2, numbers: [at, out, 0, 0, 0].map(number), ..Self::default() }
             }
             Operation::Collect { count, transpose, words, rows } => Self {
                 kind: 3,
                 flags: transpose.into(),
-                numbers: [count, words, rows, 0].map(number),
+                numbers: [count, words, rows, 0, 0].map(number),
                 ..Self::default()
             },
         }
@@ -247,7 +256,7 @@ impl MatrixBytes {
         let ty = |index: usize| Type::ALL.get(usize::from(self.types[index])).copied();
         let numbers = self.numbers.map(|number| number as usize);
         Some(match (self.kind, numbers) {
-            (0, [a, b, c, d]) => {
+            (kind @ (0 | 4), [a, b, c, d, metadata]) => {
                 let shape = MatrixShape {
                     m,
                     n,
@@ -261,11 +270,16 @@ impl MatrixBytes {
                     sat: flag(2),
                     and: flag(4),
                 };
-                Operation::Multiply { shape, wmma: flag(3), at: Offsets { a, b, c, d } }
+                let at = Offsets { a, b, c, d };
+                let selector = u32::from(self.flags >> SELECTOR);
+                match kind {
+                    0 => Operation::Multiply { shape, wmma: flag(3), at },
+                    _ => Operation::MultiplySparse { shape, selector, at, metadata },
+                }
             }
-            (1, [count, rows, out, _]) => Operation::Distribute { count, transpose: flag(0), rows, out },
+            (1, [count, rows, out, ..]) => Operation::Distribute { count, transpose: flag(0), rows, out },
             (2, [at, out, ..]) => Operation::Transpose { at, out },
-            (3, [count, words, rows, _]) => Operation::Collect { count, transpose: flag(0), words, rows },
+            (3, [count, words, rows, ..]) => Operation::Collect { count, transpose: flag(0), words, rows },
             _ => return None,
         })
     }
@@ -273,12 +287,14 @@ impl MatrixBytes {
     fn of_group(group: &Group) -> Self {
         let MatrixShape { m, n, k, a, b, c, d, sat, .. } = group.shape;
         let flags = [sat, group.a.is_some(), group.transpose_a, group.transpose_b, group.negate];
+        let (metadata, selector) = group.sparse.unwrap_or_default();
+        let sparse = u32::from(group.sparse.is_some());
         Self {
             kind: 0,
             shape: [m, n, k],
             types: [a, b, c, d].map(|ty| position(Type::ALL, ty) as u8),
             flags: flags.iter().rev().fold(0, |all, &bit| all << 1 | u8::from(bit)),
-            numbers: [group.a.unwrap_or(0) as u32, group.d as u32, 0, 0],
+            numbers: [group.a.unwrap_or(0) as u32, group.d as u32, sparse, metadata as u32, selector],
         }
     }
 
@@ -288,13 +304,20 @@ impl MatrixBytes {
         let ty = |index: usize| Type::ALL.get(usize::from(self.types[index])).copied();
         let (a, b, c, d) = (ty(0)?, ty(1)?, ty(2)?, ty(3)?);
         let shape = MatrixShape { m, n, k, a, b, c, d, a_row: true, b_row: false, sat: flag(0), and: false };
-        super::helpers::group::is_supported(&shape).then_some(Group {
+        use super::helpers::group;
+        let [.., sparse, metadata, selector] = self.numbers;
+        let exists = match sparse {
+            0 => group::is_supported(&shape),
+            _ => group::is_supported_sparse(&shape) && group::has_metadata(&shape, selector),
+        };
+        exists.then_some(Group {
             shape,
             a: flag(1).then_some(self.numbers[0] as usize),
             d: self.numbers[1] as usize,
             transpose_a: flag(2),
             transpose_b: flag(3),
             negate: flag(4),
+            sparse: (sparse != 0).then_some((metadata as usize, selector)),
         })
     }
 }
@@ -403,6 +426,7 @@ mod tests {
                     wmma: false,
                     at,
                 },
+                Operation::MultiplySparse { shape, selector: 3, at, metadata: 144 },
                 Operation::Distribute { count: 4, transpose: true, rows: 16, out: 32 },
                 Operation::Transpose { at: 48, out: 64 },
                 Operation::Collect { count: 2, transpose: true, words: 16, rows: 32 },
@@ -411,7 +435,7 @@ mod tests {
                 shape: MatrixShape {
                     m: 64,
                     n: 24,
-                    k: 32,
+                    k: 64,
                     a: Type::S8,
                     b: Type::U8,
                     c: Type::S32,
@@ -426,6 +450,7 @@ mod tests {
                 transpose_a: false,
                 transpose_b: true,
                 negate: false,
+                sparse: Some((80, 0)),
             }],
             pieces: vec![Piece {
                 id: FunctionId(9),

@@ -479,6 +479,8 @@ macro_rules! operations {
             = Traits::value(), video;
         /// `mma.sync`: fragments in registers.
         Mma { shape: MatrixShape } = Traits::cut(), mma;
+        /// `mma.sp.sync`: half of the first matrix is zero, and is not there.
+        MmaSparse { shape: MatrixShape } = Traits::cut(), mma_sparse;
         WmmaMma { shape: MatrixShape } = Traits::cut(), wmma_mma;
         WmmaLoad { fragment: Fragment, shape: MatrixShape, row: bool, shared: bool } = Traits::value(), wmma_load;
         WmmaStore { shape: MatrixShape, row: bool, shared: bool } = Traits::effect(), wmma_store;
@@ -486,7 +488,7 @@ macro_rules! operations {
         Stmatrix { count: u32, transpose: bool, shared: bool } = Traits::cut().with_result(false), stmatrix;
         Movmatrix = Traits::cut(), movmatrix;
         /// `wgmma.mma_async`: four warps multiply matrices in shared memory.
-        Wgmma { shape: MatrixShape } = Traits::cut().reading_result(), wgmma;
+        Wgmma { shape: MatrixShape, sparse: bool } = Traits::cut().reading_result(), wgmma;
         /// Everything on textures and surfaces.
         Texture { op: TextureOp } = Traits::effect().with_result(op.has_result()), texture;
     } };

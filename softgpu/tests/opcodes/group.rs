@@ -56,9 +56,11 @@ const KINDS: &[([&str; 3], usize)] = &[
 
 const COLUMNS: [usize; 6] = [8, 24, 64, 96, 128, 256];
 
-fn opcode(([d, a, b], k): &([&str; 3], usize), n: usize, satfinite: bool) -> String {
+/// Of a product where half of the first matrix is not there, K is twice as large.
+fn opcode(([d, a, b], k): &([&str; 3], usize), n: usize, satfinite: bool, sparse: bool) -> String {
     let sat = if satfinite { ".satfinite" } else { "" };
-    format!("wgmma.mma_async.sync.aligned.m64n{n}k{k}{sat}.{d}.{a}.{b}")
+    let (how, k) = if sparse { (".sp", 2 * k) } else { ("", *k) };
+    format!("wgmma.mma_async{how}.sync.aligned.m64n{n}k{k}{sat}.{d}.{a}.{b}")
 }
 
 /// The opcodes that the tests of this file execute.
@@ -67,9 +69,11 @@ pub(crate) fn opcodes() -> Vec<String> {
         ["fence", "commit_group", "wait_group"].map(|what| format!("wgmma.{what}.sync.aligned")).to_vec();
     for kind in KINDS {
         for n in COLUMNS {
-            all.push(opcode(kind, n, false));
-            if kind.0[0] == "s32" {
-                all.push(opcode(kind, n, true));
+            for sparse in [false, true] {
+                all.push(opcode(kind, n, false, sparse));
+                if kind.0[0] == "s32" {
+                    all.push(opcode(kind, n, true, sparse));
+                }
             }
         }
     }
@@ -114,11 +118,11 @@ fn lay_out(
     };
     let mut memory: Vec<u8> = (0..48 << 10).map(|_| random.bits() as u8).collect();
     // With a pattern that is wider than what one instruction takes, it takes any part of that.
-    let begins = if span > 32 && !across { random.below(span / 32) * 2 } else { 0 };
+    let along = k * bytes;
+    let begins = if span > along && !across { random.below(span / along) * along / 16 } else { 0 };
     let (leading, stride) = match (span, across) {
         // Blocks of 8 by 16 bytes, those along the one direction behind each other, with something between.
-        (16, false) => (128 + 16 * random.below(3), 512),
-        (16, true) => (128 + 16 * random.below(3), 512),
+        (16, _) => (128 + 16 * random.below(3), 1024),
         (_, false) => (16, 8 * span),
         (_, true) => (span * k + 1024, 8 * span),
     };
@@ -143,8 +147,41 @@ fn lay_out(
     Layout { bytes: memory, start: begins * 16, leading, stride, swizzle }
 }
 
-fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
+/// Which elements of each row of the first matrix are there: for each of `k` of these its place among twice as many, and for each thread the
+/// metadata, in which chance puts other words where the selector does not lead.
+fn choose(ty: &str, k: usize, selector: usize, random: &mut Random) -> (Vec<usize>, Vec<u32>) {
+    let bytes = encode(ty, 0).len();
+    let (chunk, kept) = if ty == "tf32" { (2, 1) } else { (4, 2) };
+    let mut metadata: Vec<u32> = (0..128).map(|_| random.bits() as u32).collect();
+    let mut places = vec![0; 64 * k];
+    for row in 0..64 {
+        for n in 0..k / kept {
+            let first = random.below(4);
+            let pair = match ty {
+                "tf32" => [first & 2, first & 2 | 1],
+                _ => [first, (first + 1 + random.below(3)) % 4],
+            };
+            // A lane's word is for two rows, 16 bits each, or for one.
+            let (lane, shift) = if bytes > 1 {
+                (2 * selector + n / 4, 4 * (n % 4) + row % 16 / 8 * 16)
+            } else {
+                (n / 8 * 2 + row % 16 / 8, 4 * (n % 8))
+            };
+            let word = &mut metadata[row / 16 * 32 + row % 8 * 4 + lane];
+            *word = *word & !(15 << shift) | ((pair[0] | pair[1] << 2) as u32) << shift;
+            for i in 0..kept {
+                let inside = if ty == "tf32" { pair[0] / 2 } else { pair[i] };
+                places[row * k + n * kept + i] = n * chunk + inside;
+            }
+        }
+    }
+    (places, metadata)
+}
+
+fn product(kind: &([&str; 3], usize), n: usize, is_sparse: bool, random: &mut Random) {
     let ([dt, at, bt], k) = *kind;
+    // Places along k of the second matrix.
+    let depth = if is_sparse { 2 * k } else { k };
     let integer = dt == "s32";
     let number = |ty: &str, random: &mut Random| match ty {
         "s8" => random.below(256) as i64 - 128,
@@ -154,19 +191,25 @@ fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
     };
     let bytes = encode(at, 0).len();
     let a: Vec<i64> = (0..64 * k).map(|_| number(at, random)).collect();
-    let b: Vec<i64> = (0..k * n).map(|_| number(bt, random)).collect();
+    let b: Vec<i64> = (0..depth * n).map(|_| number(bt, random)).collect();
     let c: Vec<i64> = (0..64 * n).map(|_| number(dt, random)).collect();
     let wide = matches!(at, "f16" | "bf16");
     let in_registers = random.below(3) == 0;
     let (across_a, across_b) = (wide && !in_registers && random.below(2) == 0, wide && random.below(2) == 0);
-    // Across k, whole patterns have to fit.
-    let span = |rows: usize, across: bool, random: &mut Random| {
-        let span = [16, 32, 64, 128][random.below(4)];
-        if across && !(rows * bytes).is_multiple_of(span) { 16 } else { span }
+    let selector = if bytes > 1 { random.below(2) } else { 0 };
+    let (places, metadata) = match is_sparse {
+        true => choose(at, k, selector, random),
+        false => ((0..64).flat_map(|_| 0..k).collect(), vec![0; 128]),
     };
-    let (span_a, span_b) = (span(64, across_a, random), span(n, across_b, random));
+    // Across k, whole patterns have to fit; along it, what one instruction takes.
+    let span = |rows: usize, k: usize, across: bool, random: &mut Random| {
+        let span = [16, 32, 64, 128][random.below(4)];
+        let fits = if across { (rows * bytes).is_multiple_of(span) } else { k * bytes <= span };
+        if fits { span } else { 16 }
+    };
+    let (span_a, span_b) = (span(64, k, across_a, random), span(n, depth, across_b, random));
     let of_a = lay_out(64, k, bytes, across_a, span_a, random, |row, i| encode(at, a[row * k + i]));
-    let of_b = lay_out(n, k, bytes, across_b, span_b, random, |column, i| encode(bt, b[i * n + column]));
+    let of_b = lay_out(n, depth, bytes, across_b, span_b, random, |column, i| encode(bt, b[i * n + column]));
     let (adds, satfinite) = (random.below(3) > 0, integer && random.below(2) == 0);
     let signs = [random.below(2) * 2, random.below(2) * 2].map(|sign| 1 - sign as i64);
     let sign = if integer { 1 } else { signs[0] * signs[1] };
@@ -186,7 +229,8 @@ fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
             let (row, column) = place(thread, i);
             let old = c[row * n + column];
             input.extend(encode(dt, old));
-            let sum: i64 = (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum();
+            let own = row * k..(row + 1) * k;
+            let sum: i64 = own.map(|i| a[i] * b[places[i] * n + column]).sum();
             let sum = if adds { old } else { 0 } + sign * sum;
             let sum = if satfinite { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
             output.extend(encode(dt, sum));
@@ -199,17 +243,18 @@ fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
                 input.extend(encode(at, a[row * k + along]));
             }
         }
+        input.extend(metadata[thread].to_le_bytes());
     }
     let size = of_a.bytes.len();
-    let opcode = opcode(kind, n, satfinite);
+    let opcode = opcode(kind, n, satfinite, is_sparse);
     let register = if dt == "f32" { ".f32" } else { ".b32" };
     let describe = |layout: &Layout, base: usize| {
         let begin = (base + layout.start) as u64 >> 4;
         begin | (layout.leading as u64 >> 4) << 16 | (layout.stride as u64 >> 4) << 32 | layout.swizzle << 62
     };
-    let each = (words + 4) * 4;
+    let each = (words + 5) * 4;
     let mut body = format!(
-        ".reg .b32 tid, i, w; .reg .b64 from, o, da, db; .reg .pred more, adds; .reg {register} d<{words}>; .reg .b32 a<4>;
+        ".reg .b32 tid, i, w; .reg .b64 from, o, da, db; .reg .pred more, adds; .reg {register} d<{words}>; .reg .b32 a<4>, e;
          mov.u32 tid, %tid.x; shl.b32 i, tid, 2;
          again: cvt.u64.u32 o, i; add.u64 from, pin, o; ld.global.u32 w, [from]; st.shared.u32 [i], w;
          add.u32 i, i, 512; setp.lt.u32 more, i, {both}; @more bra again;
@@ -229,11 +274,13 @@ fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
     for index in 0..4 {
         writeln!(body, "ld.global.b32 a{index}, [from+{}];", 2 * size + (words + index) * 4).unwrap();
     }
+    writeln!(body, "ld.global.b32 e, [from+{}];", 2 * size + (words + 4) * 4).unwrap();
     let list = |name: &str, count: usize| {
         let all: Vec<String> = (0..count).map(|n| format!("{name}{n}")).collect();
         format!("{{{}}}", all.join(", "))
     };
     let first = if in_registers { list("a", 4) } else { "da".to_owned() };
+    let told = if is_sparse { format!(", e, {selector}") } else { String::new() };
     let mut rest = if integer { String::new() } else { format!(", {}, {}", signs[0], signs[1]) };
     if wide {
         if !in_registers {
@@ -243,7 +290,7 @@ fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
     }
     writeln!(
         body,
-        "wgmma.fence.sync.aligned; {opcode} {}, {first}, db, adds{rest}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        "wgmma.fence.sync.aligned; {opcode} {}, {first}, db{told}, adds{rest}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
         list("d", words)
     )
     .unwrap();
@@ -254,7 +301,7 @@ fn product(kind: &([&str; 3], usize), n: usize, random: &mut Random) {
         .unwrap_or_else(|error| panic!("{opcode}: {error}\n{body}"));
     assert!(
         got == output,
-        "{opcode}: registers {in_registers}, across {across_a} {across_b}, patterns {span_a} {span_b}, adds {adds}, {signs:?}"
+        "{opcode}: selector {selector}, registers {in_registers}, across {across_a} {across_b}, patterns {span_a} {span_b}, adds {adds}, {signs:?}"
     );
 }
 
@@ -283,7 +330,10 @@ fn four_warps_multiply_matrices() {
     for kind in KINDS {
         for n in COLUMNS {
             for _ in 0..if n <= 64 { 8 } else { 2 } {
-                product(kind, n, &mut random);
+                product(kind, n, false, &mut random);
+            }
+            for _ in 0..if n <= 64 { 5 } else { 1 } {
+                product(kind, n, true, &mut random);
             }
         }
     }
@@ -303,6 +353,8 @@ fn refused(instructions: &str) -> rgpu_device::Error {
 fn what_is_wrong_with_a_product_is_said() {
     let multiply =
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {d0, d1, d2, d3}, da, db, p, 1, 1, 0, 0;";
+    let sparse =
+        multiply.replace("mma_async", "mma_async.sp").replace("k16", "k32").replace("db, p", "db, t, 1, p");
     // Beyond the window of shared memory.
     let outside = refused(&format!("mov.b64 db, 0x3fff; {multiply}"));
     assert!(outside.message.contains("out of the block's shared memory"), "{outside}");
@@ -318,6 +370,9 @@ fn what_is_wrong_with_a_product_is_said() {
         (multiply.replace("d0, d1, d2, d3", "d0, d1, d2"), "wrong number of registers"),
         (multiply.replace("m64n8k16", "m64n12k16"), "wgmma"),
         (multiply.replace("mma_async", "mma_async.sp"), "wgmma"),
+        (sparse.replace("t, 1, p", "t, 2, p"), "selector"),
+        (sparse.replace("t, 1, p", "t, t, p"), "wgmma"),
+        (sparse.replace("n8k32", "n8k16"), "wgmma"),
     ] {
         let error = refused(&wrong);
         assert!(error.message.contains(why), "{wrong}: {error}");

@@ -313,6 +313,30 @@ const MMA: &[Mma] = &[
     ((16, 8, 32), ["f16", "e4m3", "e5m2", "f16"]),
 ];
 
+/// A kind of `mma.sp`: K, types of d, a, b, c, and how many lanes of each four have metadata.
+type Sparse = (usize, [&'static str; 4], usize);
+
+const SPARSE: &[Sparse] = &[
+    (16, ["f32", "f16", "f16", "f32"], 1),
+    (16, ["f16", "f16", "f16", "f16"], 1),
+    (32, ["f32", "f16", "f16", "f32"], 2),
+    (32, ["f16", "f16", "f16", "f16"], 2),
+    (16, ["f32", "bf16", "bf16", "f32"], 1),
+    (32, ["f32", "bf16", "bf16", "f32"], 2),
+    (8, ["f32", "tf32", "tf32", "f32"], 1),
+    (16, ["f32", "tf32", "tf32", "f32"], 2),
+    (32, ["s32", "s8", "s8", "s32"], 2),
+    (32, ["s32", "u8", "s8", "s32"], 2),
+    (64, ["s32", "s8", "u8", "s32"], 4),
+    (64, ["s32", "u8", "u8", "s32"], 4),
+    (64, ["f32", "e4m3", "e5m2", "f32"], 4),
+    (64, ["f16", "e5m2", "e4m3", "f16"], 4),
+    (64, ["s32", "s4", "s4", "s32"], 2),
+    (64, ["s32", "u4", "s4", "s32"], 2),
+    (128, ["s32", "s4", "u4", "s32"], 4),
+    (128, ["s32", "u4", "u4", "s32"], 4),
+];
+
 /// Products of which a warp makes four: types of d, a, b, c.
 const QUAD_PAIRS: [[&str; 4]; 3] =
     [["f32", "f16", "f16", "f32"], ["f16", "f16", "f16", "f16"], ["f32", "f16", "f16", "f16"]];
@@ -367,11 +391,99 @@ fn mma(kind: &Mma, product: &str) {
         input.extend(fragment(&c, ct, &place_c, lane));
         output.extend(fragment(&d, dt, &place_c, lane));
     }
-    run_mma(&mma_opcode(kind, product), kind.1, counts, &input, &output);
+    run_mma(&mma_opcode(kind, product), kind.1, counts, None, &input, &output);
+}
+
+fn sparse_opcode((k, [d, a, b, c], _): &Sparse, ordered: bool) -> String {
+    let how = if ordered { "sp::ordered_metadata" } else { "sp" };
+    format!("mma.{how}.sync.aligned.m16n8k{k}.row.col.{d}.{a}.{b}.{c}")
+}
+
+/// Multiplies a matrix of which half of the elements are there: which, chance tells, in each chunk anew.
+fn sparse(kind: &Sparse, selector: usize, ordered: bool) {
+    let (k, [dt, at, bt, ct], lanes) = *kind;
+    let mut random = Random((k + at.len() * 7 + selector * 3 + usize::from(ordered)) as u64);
+    let (there, b) = (Matrix::random(16, k / 2, at, &mut random), Matrix::random(k, 8, bt, &mut random));
+    let c = Matrix::random(16, 8, ct, &mut random);
+    // The whole matrix, and the metadata: 16 bits for each row of a lane's two where elements have at least 16 bits, and else 32 of one.
+    let mut whole = Matrix { columns: k, elements: vec![0; 16 * k] };
+    let mut metadata = [0u32; 32];
+    let (chunk, kept) = match at {
+        "tf32" => (2, 1),
+        "s4" | "u4" => (8, 4),
+        _ => (4, 2),
+    };
+    for row in 0..16 {
+        for n in 0..k / chunk {
+            let pair = if at == "tf32" {
+                let one = random.below(2) as usize;
+                [2 * one, 2 * one + 1]
+            } else {
+                let first = random.below(4) as usize;
+                let second = (first + 1 + random.below(3) as usize) % 4;
+                if ordered { [first.min(second), first.max(second)] } else { [first, second] }
+            };
+            let bits = (pair[0] | pair[1] << 2) as u32;
+            let (lane, shift) = if bits_of_metadata_are_halves(at) {
+                (n / 4, 4 * (n % 4) + 16 * (row / 8))
+            } else {
+                (n / 8 * 2 + row / 8, 4 * (n % 8))
+            };
+            metadata[row % 8 * 4 + selector * lanes + lane] |= bits << shift;
+            for i in 0..kept {
+                let column = match at {
+                    "tf32" => pair[0] / 2,
+                    "s4" | "u4" => 2 * pair[i / 2] + i % 2,
+                    _ => pair[i],
+                };
+                whole.elements[row * k + n * chunk + column] = there.at(row, n * kept + i);
+            }
+        }
+    }
+    let d = whole.multiply(&b, &c, "");
+    let words = |ty: &str, elements: usize| elements / 32 * bits(ty) / 32;
+    let counts = [words(at, 16 * k / 2), words(bt, k * 8), words(ct, 16 * 8), words(dt, 16 * 8)];
+    let fragment =
+        |matrix: &Matrix, ty: &str, place: &dyn Fn(usize, usize, usize) -> (usize, usize), lane: usize| {
+            let elements = (0..matrix.elements.len() / 32).map(|i| place(lane / 4, lane % 4, i));
+            pack(ty, elements.map(|(row, column)| matrix.at(row, column)))
+        };
+    let (mut input, mut output) = (Vec::new(), Vec::new());
+    for (lane, word) in metadata.iter().enumerate() {
+        input.extend(fragment(&there, at, &|g, p, i| place_a(16, at, g, p, i), lane));
+        input.extend(fragment(&b, bt, &|g, p, i| place_b(bt, g, p, i), lane));
+        input.extend(fragment(&c, ct, &place_c, lane));
+        input.extend(word.to_le_bytes());
+        output.extend(fragment(&d, dt, &place_c, lane));
+    }
+    run_mma(&sparse_opcode(kind, ordered), kind.1, counts, Some(selector), &input, &output);
+}
+
+/// Whether a word of metadata is for two rows.
+fn bits_of_metadata_are_halves(ty: &str) -> bool {
+    bits(ty) >= 16
+}
+
+fn sparse_runs() -> impl Iterator<Item = (&'static Sparse, usize, bool)> {
+    let selectors = |kind: &'static Sparse| (0..4 / kind.2).map(move |selector| (kind, selector));
+    SPARSE.iter().flat_map(selectors).flat_map(|(kind, selector)| [false, true].map(|o| (kind, selector, o)))
+}
+
+#[test]
+fn what_is_not_there_of_a_matrix_is_zero() {
+    sparse_runs().for_each(|(kind, selector, ordered)| sparse(kind, selector, ordered));
 }
 
 /// Has a warp multiply fragments of so many words, which lie one lane's behind the other's, as those of what comes of them do.
-fn run_mma(opcode: &str, [dt, at, bt, ct]: [&str; 4], counts: [usize; 4], input: &[u8], output: &[u8]) {
+/// With a selector each lane has a word of metadata behind its fragments.
+fn run_mma(
+    opcode: &str,
+    [dt, at, bt, ct]: [&str; 4],
+    counts: [usize; 4],
+    selector: Option<usize>,
+    input: &[u8],
+    output: &[u8],
+) {
     let each = input.len() / 32;
     let mut body = format!(
         ".reg .b32 lane; .reg .b64 o; mov.u32 lane, %laneid; mul.wide.u32 o, lane, {each}; add.u64 pin, pin, o; mul.wide.u32 o, lane, {}; add.u64 pout, pout, o;\n",
@@ -395,12 +507,19 @@ fn run_mma(opcode: &str, [dt, at, bt, ct]: [&str; 4], counts: [usize; 4], input:
     }
     let [ra, rb, rc, rd] =
         [("a", 0), ("b", 1), ("c", 2), ("d", 3)].map(|(name, i)| registers(name, counts[i]));
-    writeln!(body, "{opcode} {rd}, {ra}, {rb}, {rc};").unwrap();
+    let metadata = match selector {
+        Some(selector) => {
+            writeln!(body, ".reg .b32 e; ld.global.b32 e, [pin+{offset}];").unwrap();
+            format!(", e, {selector:#x}")
+        }
+        None => String::new(),
+    };
+    writeln!(body, "{opcode} {rd}, {ra}, {rb}, {rc}{metadata};").unwrap();
     for index in 0..counts[3] {
         writeln!(body, "st.global.b{} [pout+{}], d{index};", 8 * bytes, index * bytes).unwrap();
     }
     let got = launch_for(
-        if bits(at) == 8 { ".version 8.7\n.target sm_89" } else { OLDER },
+        if bits(at) == 8 || selector.is_some() { ".version 8.7\n.target sm_89" } else { OLDER },
         "",
         &body,
         input,
@@ -471,7 +590,14 @@ fn mma_multiplies_four_fragments_by_eight_lanes_each() {
             fragment(&mut output, d, 'd', dt, true, 8);
         }
         let words = |ty: &str| bits(ty) * 8 / 32;
-        run_mma(&quad_pair_opcode(types, by_rows), types, [2, 2, words(ct), words(dt)], &input, &output);
+        run_mma(
+            &quad_pair_opcode(types, by_rows),
+            types,
+            [2, 2, words(ct), words(dt)],
+            None,
+            &input,
+            &output,
+        );
     }
 }
 
@@ -574,7 +700,8 @@ pub(crate) fn opcodes() -> Vec<String> {
         wmma_runs().into_iter().flat_map(|(kind, by_rows, space, p)| wmma_opcodes(kind, by_rows, space, p));
     let pairs = quad_pair_runs().into_iter().map(|(types, by_rows)| quad_pair_opcode(types, by_rows));
     let mma = mma_runs().into_iter().map(|(kind, product)| mma_opcode(kind, product));
-    wmma.chain(mma).chain(pairs).collect()
+    let sparse = sparse_runs().map(|(kind, _, ordered)| sparse_opcode(kind, ordered));
+    wmma.chain(mma).chain(pairs).chain(sparse).collect()
 }
 
 #[test]

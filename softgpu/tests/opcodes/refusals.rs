@@ -38,7 +38,7 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         "add.sat.f32x2 rd1, rd2, rd3;",
         "mad.rn.f32x2 rd1, rd2, rd3, rd1;",
         "wgmma.fence.sync;",
-        "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {f1, f2, f3, f4}, rd1, rd2, r1, 0, p1, 1, 1, 0, 0;",
+        "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.f16.f16 {f1, f2, f3, f4}, rd1, rd2, r1, 0, p1, 1, 1, 0, 0;",
         "setmaxnreg.inc.sync.aligned.u64 64;",
         "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.multicast::cluster [r1], [rd1], r2, [r4], 3;",
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster [r1], [r2], 16, [r4], 3;",
@@ -158,6 +158,8 @@ fn malformed_instructions_are_refused_when_the_module_is_loaded() {
         "cvt.rn.f16x2.f32 r1, f1;",
         "cp.async.ca.shared.global [r1], [rd1], r2;",
         "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {f1, f2, f3, f4}, {r1, r2}, {r3};",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f1, f2, f3, f4}, {r1, r2}, {r3, r4}, {f1, f2, f3, f4};",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f1, f2, f3, f4}, {r1, r2}, {r3, r4}, {f1, f2, f3, f4}, r5, r6;",
         "brx.idx r1;",
         "membar.gl r1;",
     ] {

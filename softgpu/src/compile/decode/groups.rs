@@ -88,6 +88,7 @@ impl Reader {
     /// `mma`
     pub(crate) fn mma(&mut self) -> Option<Op> {
         self.sync_aligned()?;
+        let sparse = self.other("sp") || self.other("sp::ordered_metadata");
         let (m, n, k) = self.shape()?;
         let (a_row, b_row) = (self.layout()?, self.layout()?);
         let (d, a, b, c) = (self.ty()?, self.ty()?, self.ty()?, self.ty()?);
@@ -95,7 +96,11 @@ impl Reader {
         let sat = self.other("satfinite");
         let and = self.counted_bits(a)?;
         let shape = MatrixShape { m, n, k, a, b, c, d, a_row, b_row, sat, and };
-        crate::compile::emit::matrix::is_supported_mma(&shape).then_some(Op::Mma { shape })
+        use crate::compile::emit::matrix;
+        if sparse {
+            return matrix::is_supported_sparse(&shape).then_some(Op::MmaSparse { shape });
+        }
+        matrix::is_supported_mma(&shape).then_some(Op::Mma { shape })
     }
 
     /// Products are rounded to nearest, said or not.

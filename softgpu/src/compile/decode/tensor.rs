@@ -160,10 +160,12 @@ impl Reader {
         if !self.other("mma_async") {
             return None;
         }
+        let sparse = self.other("sp");
         let (m, n, k) = self.shape()?;
         let (d, a, b) = (self.ty()?, self.ty()?, self.ty()?);
         let sat = self.other("satfinite");
         let shape = MatrixShape { m, n, k, a, b, c: d, d, a_row: true, b_row: false, sat, and: false };
-        group::is_supported(&shape).then_some(Op::Wgmma { shape })
+        let exists = if sparse { group::is_supported_sparse(&shape) } else { group::is_supported(&shape) };
+        exists.then_some(Op::Wgmma { shape, sparse })
     }
 }

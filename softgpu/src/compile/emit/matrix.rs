@@ -13,12 +13,18 @@ use super::memory::Target;
 use super::{Emitter, Result, class, trusted, user};
 use crate::abi::{self, CutKind};
 use crate::compile::helpers::matrix::{self, Offsets, Operation, Spread, Spreads};
+use crate::compile::helpers::sparse::Sparse;
 use crate::compile::op::{Fragment, MatrixShape, MemoryTarget};
 use rgpu_image::ptx::ast::{Operand, Type};
 
 /// Whether an `mma` is implemented.
 pub(crate) fn is_supported_mma(shape: &MatrixShape) -> bool {
     matrix::mma(shape).is_some()
+}
+
+/// Whether an `mma.sp` is implemented.
+pub(crate) fn is_supported_sparse(shape: &MatrixShape) -> bool {
+    Sparse::new(shape, 0).is_some()
 }
 
 /// Whether a `wmma.mma` is implemented.
@@ -116,13 +122,31 @@ impl<'a> Emitter<'a, '_> {
     /// `mma`
     pub(crate) fn mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
         let spreads = matrix::mma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
-        self.multiply(&shape, (spreads, false), o)
+        self.multiply(&shape, &spreads, 0, |at| Operation::Multiply { shape, wmma: false, at }, o)
+    }
+
+    /// `mma.sp`
+    pub(crate) fn mma_sparse(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
+        let selector = match self.operand(o, 5)? {
+            Operand::Int(value, _) => u32::try_from(*value).ok(),
+            _ => None,
+        };
+        let found = selector.and_then(|selector| Some((selector, Sparse::new(&shape, selector)?)));
+        let Some((selector, sparse)) = found else {
+            return Err(self.refuse("This shape has no metadata in the lanes that the selector names"));
+        };
+        let metadata = self.matrix_area(16);
+        let value = self.src(self.operand(o, 4)?, Type::B32)?;
+        let state = self.state_pointer();
+        self.b.ins().store(trusted(), value, state, metadata as i32);
+        let operation = |at| Operation::MultiplySparse { shape, selector, at, metadata: metadata as usize };
+        self.multiply(&shape, &sparse.spreads, 16, operation, o)
     }
 
     /// `wmma.mma`
     pub(crate) fn wmma_mma(&mut self, shape: MatrixShape, o: &'a [Operand]) -> Result<bool> {
         let spreads = matrix::wmma(&shape).ok_or_else(|| self.refuse("This shape is not supported"))?;
-        self.multiply(&shape, (spreads, true), o)
+        self.multiply(&shape, &spreads, 0, |at| Operation::Multiply { shape, wmma: true, at }, o)
     }
 
     /// `movmatrix`
@@ -139,16 +163,19 @@ impl<'a> Emitter<'a, '_> {
         self.go_on(next)
     }
 
+    /// Has the warp multiply fragments, which lie in the states behind so many bytes of something else.
     fn multiply(
         &mut self,
         shape: &MatrixShape,
-        (spreads, wmma): (Spreads, bool),
+        spreads: &Spreads,
+        behind: u32,
+        operation: impl FnOnce(Offsets) -> Operation,
         o: &'a [Operand],
     ) -> Result<bool> {
         let next = self.behind_cut()?;
         let size = |spread: &Spread| (spread.words as u32 * 4).next_multiple_of(16);
         let total = size(&spreads.a) + size(&spreads.b) + size(&spreads.c) + size(&spreads.d);
-        let a = self.matrix_area(total);
+        let a = self.matrix_area(behind + total) + behind;
         let b = a + size(&spreads.a);
         let c = b + size(&spreads.b);
         let d = c + size(&spreads.c);
@@ -162,7 +189,7 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.refuse("A fragment with a wrong number of registers"));
         }
         let at = Offsets { a: a as usize, b: b as usize, c: c as usize, d: d as usize };
-        self.matrix_stop(Operation::Multiply { shape: *shape, wmma, at }, next, destination)?;
+        self.matrix_stop(operation(at), next, destination)?;
         self.get_fragment(d, shape.d, destination)?;
         self.go_on(next)
     }

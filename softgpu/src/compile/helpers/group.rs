@@ -3,13 +3,14 @@
 use rgpu_device::tensor_map::Swizzle;
 
 use super::matrix::{integer, number};
+use super::sparse::{Metadata, words_of};
 use crate::abi::{GroupFn, GroupWork, TRAP_ADDRESS, WARP};
 use crate::compile::op::MatrixShape;
 use rgpu_image::ptx::ast::Type;
 
 /// Rows of the product.
 const ROWS: usize = 64;
-/// Bytes along k of an operand's row: all shapes have as many.
+/// Bytes along k of an operand's row: all shapes have as many, but for the second one's where half of the first one is not there.
 const ROW_BYTES: usize = 32;
 /// Bytes that lie together, in whichever order they are.
 const PART: usize = 16;
@@ -29,6 +30,18 @@ pub(crate) struct Group {
     pub transpose_b: bool,
     /// Whether the product is subtracted.
     pub negate: bool,
+    /// Where half of the first matrix's elements are zero, and are not there: where the threads hold which, and the selector of those that do.
+    pub sparse: Option<(usize, u32)>,
+}
+
+/// Whether such a multiplication exists where half of the first matrix's elements are not there: along k it has twice as many places.
+pub(crate) fn is_supported_sparse(shape: &MatrixShape) -> bool {
+    shape.k.is_multiple_of(2) && is_supported(&MatrixShape { k: shape.k / 2, ..*shape })
+}
+
+/// Whether the first matrix of such a multiplication has metadata in the lanes that a selector names.
+pub(crate) fn has_metadata(shape: &MatrixShape, selector: u32) -> bool {
+    Metadata::new(shape.a, shape.k as usize, selector).is_some()
 }
 
 /// Whether such a multiplication exists.
@@ -92,7 +105,7 @@ impl Matrix {
         let (group, row) = (row / 8 * self.stride, row % 8);
         let at = match self.swizzle.span() {
             None => row * 16 + part * self.leading,
-            Some(span) => row * span + part * 16,
+            Some(span) => row * span + part % (span / 16) * 16 + part / (span / 16) * self.leading,
         };
         self.swizzle.place_from(self.start + group + at, self.base)
     }
@@ -109,11 +122,11 @@ impl Matrix {
         self.swizzle.place_from(self.start + at, self.base)
     }
 
-    /// Tells all elements of a matrix of so many rows (columns, of the second one): row, place along k, bits.
+    /// Tells all elements of a matrix of so many rows (columns, of the second one) and places along k: row, place along k, bits.
     fn read(
         &self,
         (shared, limit): (*const u8, u32),
-        rows: usize,
+        (rows, depth): (usize, usize),
         bytes: usize,
         transposed: bool,
         mut tell: impl FnMut(usize, usize, u64),
@@ -130,7 +143,7 @@ impl Matrix {
             bits[..bytes].copy_from_slice(&part[index * bytes..(index + 1) * bytes]);
             u64::from_le_bytes(bits)
         };
-        let (each, depth) = (PART / bytes, ROW_BYTES / bytes);
+        let each = PART / bytes;
         if transposed {
             for k in 0..depth {
                 for part in 0..rows / each {
@@ -141,7 +154,7 @@ impl Matrix {
             return Ok(());
         }
         for row in 0..rows {
-            for part in 0..ROW_BYTES / PART {
+            for part in 0..depth / each {
                 let found = part_at(self.along_k(row as u32, part as u32))?;
                 (0..each).for_each(|i| tell(row, part * each + i, element(&found, i)));
             }
@@ -180,7 +193,26 @@ impl Group {
         Box::new(move |work| group.multiply(work))
     }
 
-    /// Tells all elements of both matrices: of the first by row and place along k, of the second by place along k and column.
+    /// How many elements of each row of the first matrix are there.
+    fn there(&self) -> usize {
+        self.shape.k as usize / if self.sparse.is_some() { 2 } else { 1 }
+    }
+
+    /// Of each element of the first matrix that is there, by row, its place along k.
+    fn places(&self, work: &GroupWork<'_>) -> Vec<usize> {
+        let (k, there) = (self.shape.k as usize, self.there());
+        let metadata =
+            self.sparse.and_then(|(at, selector)| Some((Metadata::new(self.shape.a, k, selector)?, at)));
+        let Some((metadata, at)) = metadata else { return (0..ROWS).flat_map(|_| 0..k).collect() };
+        let words: Vec<_> = work.states.chunks(WARP).map(|warp| words_of(warp, at)).collect();
+        let place = |i: usize| {
+            let (row, element) = (i / there, i % there);
+            metadata.column(&words[row / 16], row % 16, element)
+        };
+        (0..ROWS * there).map(place).collect()
+    }
+
+    /// The elements of both matrices: of the first, those that are there, by row; of the second by place along k and column.
     fn read<T>(
         &self,
         work: &GroupWork<'_>,
@@ -191,19 +223,19 @@ impl Group {
         T: Copy,
     {
         let MatrixShape { n, k, a: of_a, b: of_b, .. } = self.shape;
-        let (n, k) = (n as usize, k as usize);
-        let bytes = ROW_BYTES / k;
-        let (mut a, mut b) = (vec![zero; ROWS * k], vec![zero; k * n]);
-        let mut put = |row: usize, at: usize, bits: u64| a[row * k + at] = value(of_a, bits);
+        let (n, k, there) = (n as usize, k as usize, self.there());
+        let bytes = ROW_BYTES / there;
+        let (mut a, mut b) = (vec![zero; ROWS * there], vec![zero; k * n]);
+        let mut put = |row: usize, at: usize, bits: u64| a[row * there + at] = value(of_a, bits);
         match self.a {
             Some(at) => read_registers(work, at, bytes, &mut put),
             None => {
                 let matrix = Matrix::new(work.descriptors[0]);
-                matrix.read(work.shared, ROWS, bytes, self.transpose_a, &mut put)?;
+                matrix.read(work.shared, (ROWS, there), bytes, self.transpose_a, &mut put)?;
             }
         }
         let second = Matrix::new(work.descriptors[1]);
-        second.read(work.shared, n, bytes, self.transpose_b, |column, at, bits| {
+        second.read(work.shared, (n, k), bytes, self.transpose_b, |column, at, bits| {
             b[at * n + column] = value(of_b, bits);
         })?;
         Ok((a, b))
@@ -235,14 +267,16 @@ impl Group {
     }
 
     fn multiply_integers(&self, work: &GroupWork<'_>) -> Result<(), u32> {
-        let (n, k) = (self.shape.n as usize, self.shape.k as usize);
+        let (n, there, places) = (self.shape.n as usize, self.there(), self.places(work));
         let (a, b) = self.read(work, |ty, bits| integer(ty, bits) as i32, 0)?;
         let mut sums = vec![0i64; n];
         for row in 0..ROWS {
             for (column, sum) in sums.iter_mut().enumerate() {
                 *sum = if work.adds { i64::from(self.get(work, row, column) as i32) } else { 0 };
             }
-            for (&factor, b) in a[row * k..(row + 1) * k].iter().zip(b.chunks_exact(n)) {
+            let own = row * there..(row + 1) * there;
+            for (&factor, &place) in a[own.clone()].iter().zip(&places[own]) {
+                let b = &b[place * n..(place + 1) * n];
                 sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += i64::from(factor * b));
             }
             for (column, &sum) in sums.iter().enumerate() {
@@ -255,7 +289,7 @@ impl Group {
 
     /// The sum of an element of the product is formed in double precision and rounded once, as that of `mma` is.
     fn multiply(&self, work: &GroupWork<'_>) -> Result<(), u32> {
-        let (n, k) = (self.shape.n as usize, self.shape.k as usize);
+        let (n, there, places) = (self.shape.n as usize, self.there(), self.places(work));
         let (mut a, b) = self.read(work, number, 0f64)?;
         if self.negate {
             a.iter_mut().for_each(|a| *a = -*a);
@@ -265,7 +299,9 @@ impl Group {
             for (column, sum) in sums.iter_mut().enumerate() {
                 *sum = if work.adds { number(self.shape.d, self.get(work, row, column)) } else { 0.0 };
             }
-            for (&factor, b) in a[row * k..(row + 1) * k].iter().zip(b.chunks_exact(n)) {
+            let own = row * there..(row + 1) * there;
+            for (&factor, &place) in a[own.clone()].iter().zip(&places[own]) {
+                let b = &b[place * n..(place + 1) * n];
                 sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += factor * b);
             }
             for (column, &sum) in sums.iter().enumerate() {

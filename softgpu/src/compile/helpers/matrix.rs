@@ -1,5 +1,6 @@
 //! What matrix instructions compute. A warp's fragments are words in the states of its 32 threads.
 
+use super::sparse::Sparse;
 use crate::abi::{MatrixFn, WARP};
 use crate::compile::op::{EighthFormat, MatrixShape};
 use rgpu_image::ptx::ast::Type;
@@ -40,7 +41,7 @@ impl Spread {
         })
     }
 
-    fn read(&self, states: &[*mut u8; WARP], at: usize, row: usize, column: usize) -> u64 {
+    pub(super) fn read(&self, states: &[*mut u8; WARP], at: usize, row: usize, column: usize) -> u64 {
         let (lane, element) = self.places[row * self.columns + column];
         // SAFETY: the compiled kernel has reserved the fragment's words in each thread's state.
         unsafe {
@@ -54,7 +55,7 @@ impl Spread {
         }
     }
 
-    fn write(&self, states: &[*mut u8; WARP], at: usize, row: usize, column: usize, bits: u64) {
+    pub(super) fn write(&self, states: &[*mut u8; WARP], at: usize, row: usize, column: usize, bits: u64) {
         let (lane, element) = self.places[row * self.columns + column];
         // SAFETY: as above.
         unsafe {
@@ -104,7 +105,7 @@ fn words(ty: Type, elements: usize) -> usize {
 }
 
 /// The layout of an accumulator of 16 or 8 rows and 8 columns.
-fn accumulator(ty: Type, m: usize) -> Spread {
+pub(super) fn accumulator(ty: Type, m: usize) -> Spread {
     let each = m * 8 / WARP;
     Spread::new(ty, m, 8, words(ty, each), |r, c| ((r % 8) * 4 + c / 2, (r / 8) * 2 + c % 2))
 }
@@ -135,28 +136,42 @@ pub(crate) fn mma(shape: &MatrixShape) -> Option<Spreads> {
         (8, 4) | (16, 4 | 8 | 16) if shape.a == F64 && shape.b == F64 => 1,
         _ => return None,
     };
-    let sums = match shape.a {
+    if !sums_exist(shape) || shape.sat && !(byte_like || nibble_like) || shape.and && !bits {
+        return None;
+    }
+    let a = fragment_a(of_a, m, k, run);
+    let b = fragment_b(unit(shape.b).0, k, run);
+    Some(Spreads { a, b, c: accumulator(shape.c, m), d: accumulator(shape.d, m) })
+}
+
+/// The layout of A's fragment, of which so many consecutive elements along k are in one register: four lanes hold a run each; the next
+/// four runs are the next register.
+pub(super) fn fragment_a(ty: Type, m: usize, k: usize, run: usize) -> Spread {
+    let (along, groups) = (4 * run, m / 8);
+    Spread::new(ty, m, k, words(ty, m * k / WARP), |r, c| {
+        let lane = (r % 8) * 4 + c % along / run;
+        let register = (c / along) * groups + r / 8;
+        (lane, register * run + c % run)
+    })
+}
+
+/// The layout of B's fragment, of eight columns: likewise.
+pub(super) fn fragment_b(ty: Type, k: usize, run: usize) -> Spread {
+    let along = 4 * run;
+    Spread::new(ty, k, 8, words(ty, k * 8 / WARP), |r, c| {
+        (c * 4 + r % along / run, (r / along) * run + r % run)
+    })
+}
+
+/// Whether `mma` adds products of elements of these types to sums of these types.
+pub(super) fn sums_exist(shape: &MatrixShape) -> bool {
+    use Type::*;
+    match shape.a {
         F16 | E4m3 | E5m2 => matches!((shape.c, shape.d), (F16, F16) | (F32, F32)),
         Bf16 | Tf32 => (shape.c, shape.d) == (F32, F32),
         U8 | S8 | U4 | S4 | B1 => (shape.c, shape.d) == (S32, S32),
         _ => (shape.c, shape.d) == (F64, F64),
-    };
-    if !sums || shape.sat && !(byte_like || nibble_like) || shape.and && !bits {
-        return None;
     }
-    // Along k, four lanes hold a run each; the next four runs are the next register.
-    let along = 4 * run;
-    let groups = m / 8;
-    let a = Spread::new(of_a, m, k, words(of_a, m * k / WARP), |r, c| {
-        let lane = (r % 8) * 4 + c % along / run;
-        let register = (c / along) * groups + r / 8;
-        (lane, register * run + c % run)
-    });
-    let (of_b, _) = unit(shape.b);
-    let b = Spread::new(of_b, k, 8, words(of_b, k * 8 / WARP), |r, c| {
-        (c * 4 + r % along / run, (r / along) * run + r % run)
-    });
-    Some(Spreads { a, b, c: accumulator(shape.c, m), d: accumulator(shape.d, m) })
 }
 
 /// Whether four products of their own are made, each by two groups of four lanes that stand 16 apart, as on the first tensor cores.
@@ -272,6 +287,22 @@ pub(super) fn number(ty: Type, bits: u64) -> f64 {
     }
 }
 
+/// A sum as an element of D.
+pub(super) fn rounded(ty: Type, sum: f64) -> u64 {
+    match ty {
+        Type::F16 => u64::from(super::half::f16_from_f64(sum, 0)),
+        Type::F32 if sum.is_nan() => 0x7fff_ffff,
+        Type::F32 => u64::from((sum as f32).to_bits()),
+        _ => sum.to_bits(),
+    }
+}
+
+/// A sum of integers as one, which may be kept in its range.
+pub(super) fn bounded(shape: &MatrixShape, sum: i64) -> u64 {
+    let sum = if shape.sat { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
+    u64::from(sum as u32)
+}
+
 /// A number of 8 bits as a half.
 fn widened(bits: u64, format: EighthFormat) -> u16 {
     super::eighth::widen(bits as u32, format, false) as u16
@@ -296,12 +327,16 @@ pub(super) fn integer(ty: Type, bits: u64) -> i64 {
     }
 }
 
-/// The sum of the products of the elements in two words.
-fn product_of_words(shape: &MatrixShape, a: u32, b: u32) -> i64 {
-    let nibble = |ty: Type, word: u32, n: u32| match ty {
+/// One of the eight elements of four bits in a word.
+pub(super) fn nibble(ty: Type, word: u32, n: u32) -> i64 {
+    match ty {
         Type::S4 => i64::from((word << (28 - 4 * n)) as i32 >> 28),
         _ => i64::from(word >> (4 * n) & 0xf),
-    };
+    }
+}
+
+/// The sum of the products of the elements in two words.
+fn product_of_words(shape: &MatrixShape, a: u32, b: u32) -> i64 {
     match shape.a {
         Type::B1 if shape.and => (a & b).count_ones().into(),
         Type::B1 => (a ^ b).count_ones().into(),
@@ -314,6 +349,9 @@ fn product_of_words(shape: &MatrixShape, a: u32, b: u32) -> i64 {
 pub(crate) enum Operation {
     /// A multiplication of fragments that lie as `wmma` has them, or as `mma` does.
     Multiply { shape: MatrixShape, wmma: bool, at: Offsets },
+    /// A multiplication of which half of A's elements are zero, and are not there: `metadata` is the offset of the words that say which, and
+    /// `selector` says which lanes have these.
+    MultiplySparse { shape: MatrixShape, selector: u32, at: Offsets, metadata: usize },
     /// See [`distribute`].
     Distribute { count: usize, transpose: bool, rows: usize, out: usize },
     /// See [`collect`].
@@ -335,6 +373,9 @@ impl Operation {
             Self::Multiply { shape, wmma: is_wmma, at } => {
                 let spreads = if is_wmma { wmma(&shape)? } else { mma(&shape)? };
                 multiply(&shape, spreads, at)
+            }
+            Self::MultiplySparse { shape, selector, at, metadata } => {
+                Sparse::new(&shape, selector)?.function(at, metadata)
             }
             Self::Distribute { count, transpose, rows, out } => distribute(count, transpose, rows, out),
             Self::Collect { count, transpose, words, rows } => collect(count, transpose, words, rows),
@@ -373,8 +414,7 @@ fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
                         let (a, b) = (a[r * k + i], b[i * n + c]);
                         sum += if in_words { product_of_words(&shape, a as u32, b as u32) } else { a * b };
                     }
-                    let sum = if shape.sat { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
-                    spreads.d.write(states, at.d, r, c, u64::from(sum as u32));
+                    spreads.d.write(states, at.d, r, c, bounded(&shape, sum));
                 }
             }
             return;
@@ -395,13 +435,7 @@ fn multiply(shape: &MatrixShape, spreads: Spreads, at: Offsets) -> MatrixFn {
                 }
             }
             for (c, &sum) in row.iter().enumerate() {
-                let bits = match shape.d {
-                    Type::F16 => u64::from(super::half::f16_from_f64(sum, 0)),
-                    Type::F32 if sum.is_nan() => 0x7fff_ffff,
-                    Type::F32 => u64::from((sum as f32).to_bits()),
-                    _ => sum.to_bits(),
-                };
-                spreads.d.write(states, at.d, r, c, bits);
+                spreads.d.write(states, at.d, r, c, rounded(shape.d, sum));
             }
         }
     })

@@ -5,6 +5,7 @@ pub(super) mod group;
 pub(super) mod half;
 pub(super) mod matrix;
 pub(super) mod rounding;
+pub(super) mod sparse;
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

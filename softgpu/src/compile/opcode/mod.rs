@@ -158,7 +158,7 @@ opcodes! {
     Mbarrier "mbarrier" (mbarrier) mbarrier;
     Membar "membar" [] fence [Memory];
     Min "min" [To(T), From(T), From(T)] min_max;
-    Mma "mma" [FragmentTo, FragmentFrom, FragmentFrom, FragmentFrom] mma;
+    Mma "mma" (mma) mma;
     Mov "mov" (mov) mov;
     Movmatrix "movmatrix" [To(W32), From(W32)] movmatrix;
     Mul "mul" (mul) mul [Part];

@@ -373,6 +373,15 @@ pub(super) mod rules {
         Some(Demands { roles, optional: 1 })
     }
 
+    /// `mma`, which metadata and a selector follow where half of the first matrix is not there
+    pub(crate) fn mma(form: &Form, _: usize) -> Option<Demands> {
+        let mut roles = vec![FragmentTo, FragmentFrom, FragmentFrom, FragmentFrom];
+        if form.has("sp") || form.has("sp::ordered_metadata") {
+            roles.extend([From(32), Constant]);
+        }
+        Demands::exactly(&roles)
+    }
+
     /// `wmma`
     pub(crate) fn wmma(form: &Form, _: usize) -> Option<Demands> {
         let (roles, optional) = if form.has("load") {

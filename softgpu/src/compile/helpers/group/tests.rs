@@ -93,13 +93,20 @@ fn whatever_a_descriptor_says_nothing_outside_is_read() {
                 bits & (0xc00e_0000_0000_0000 | 0x3f << 32 | 0x3f << 16 | 0x1ff)
             }
         };
+        // Whatever the metadata says: the words behind the product are any.
+        let sparse = (next() & 3 == 0).then(|| (64, next() as u32 & 1));
+        if sparse.is_some() {
+            // SAFETY: the states have 24 words each.
+            states.iter().for_each(|state| unsafe { state.add(64).cast::<u32>().write(next() as u32) });
+        }
         let group = Group {
-            shape: shape(16, 16, Type::F16, Type::F32),
+            shape: shape(16, if sparse.is_some() { 32 } else { 16 }, Type::F16, Type::F32),
             a: None,
             d: 0,
             transpose_a: next() & 1 == 0,
             transpose_b: next() & 1 == 0,
             negate: false,
+            sparse,
         };
         let work = GroupWork {
             states: &states,

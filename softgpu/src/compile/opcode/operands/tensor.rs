@@ -59,13 +59,18 @@ pub(crate) fn wgmma(form: &Form, _: usize) -> Option<Demands> {
     if !form.has("mma_async") {
         return Demands::exactly(&[]);
     }
-    let mut roles = vec![FragmentTo, FragmentFrom, From(64), From(1)];
+    let mut roles = vec![FragmentTo, FragmentFrom, From(64)];
+    if form.has("sp") {
+        // Which elements of the first matrix are there, and whose words say so.
+        roles.extend([From(32), Constant]);
+    }
+    roles.push(From(1));
     // Signs of products of floating-point numbers, and which matrices in shared memory are transposed.
     let (signs, transposes) = match form.types.get(1)? {
         Type::F16 | Type::Bf16 => (2, 2),
         Type::S8 | Type::U8 => (0, 0),
         _ => (2, 0),
     };
-    roles.resize(4 + signs + transposes, Constant);
+    roles.resize(roles.len() + signs + transposes, Constant);
     Some(Demands { roles, optional: transposes / 2 })
 }
