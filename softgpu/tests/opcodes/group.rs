@@ -223,7 +223,7 @@ fn product(kind: &([&str; 3], usize), n: usize, is_sparse: bool, random: &mut Ra
     let mut input: Vec<u8> = of_a.bytes.iter().chain(&of_b.bytes).copied().collect();
     let mut output = Vec::new();
     let words = n / 2 / per_word;
-    for thread in 0..128 {
+    for (thread, told) in metadata.iter().enumerate() {
         let (warp, lane) = (thread / 32, thread % 32);
         for i in 0..n / 2 {
             let (row, column) = place(thread, i);
@@ -243,7 +243,7 @@ fn product(kind: &([&str; 3], usize), n: usize, is_sparse: bool, random: &mut Ra
                 input.extend(encode(at, a[row * k + along]));
             }
         }
-        input.extend(metadata[thread].to_le_bytes());
+        input.extend(told.to_le_bytes());
     }
     let size = of_a.bytes.len();
     let opcode = opcode(kind, n, satfinite, is_sparse);

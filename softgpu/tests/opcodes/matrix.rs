@@ -416,11 +416,11 @@ fn sparse(kind: &Sparse, selector: usize, ordered: bool) {
     for row in 0..16 {
         for n in 0..k / chunk {
             let pair = if at == "tf32" {
-                let one = random.below(2) as usize;
+                let one = random.below(2);
                 [2 * one, 2 * one + 1]
             } else {
-                let first = random.below(4) as usize;
-                let second = (first + 1 + random.below(3) as usize) % 4;
+                let first = random.below(4);
+                let second = (first + 1 + random.below(3)) % 4;
                 if ordered { [first.min(second), first.max(second)] } else { [first, second] }
             };
             let bits = (pair[0] | pair[1] << 2) as u32;
