@@ -134,6 +134,8 @@ pub(super) enum MemoryTarget {
 pub(super) enum Order {
     /// Nobody else is looking.
     Weak,
+    /// Others may be looking, but in no order: all components at once.
+    Together,
     /// Others may be looking: performed exactly once, where it stands.
     Strong,
 }

@@ -672,3 +672,31 @@ extern "C" __global__ void yielding_first(const float *in, float *out, int n)
     if (i < n)
         out[i] = sum;
 }
+
+// Every second block loads what the one before it stores meanwhile: vectors of 16 and of 8 bytes, past the caches, of which no access is to see a part.
+extern "C" __global__ void passing_vectors(const float *in, float *out, int n)
+{
+    int t = threadIdx.x, pair = blockIdx.x / 2;
+    uint4 *wide = (uint4 *)out + pair * blockDim.x + (blockDim.x - 1 - t);
+    uint2 *narrow = (uint2 *)(out + 4096) + pair * blockDim.x + 3 * t % blockDim.x;
+    unsigned torn = 0;
+    if (t % 5 == 3)
+        return;
+    if (blockIdx.x % 2 == 0) {
+#pragma unroll 1
+        for (unsigned i = 1; i <= 3000; i++) {
+            asm volatile("st.cg.v4.u32 [%0], {%1, %1, %1, %1};" ::"l"(wide), "r"(i) : "memory");
+            asm volatile("st.global.wt.v2.u32 [%0], {%1, %1};" ::"l"(narrow), "r"(i) : "memory");
+        }
+        return;
+    }
+#pragma unroll 1
+    for (unsigned i = 1; i <= 3000; i++) {
+        uint4 a;
+        uint2 b;
+        asm volatile("ld.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w) : "l"(wide) : "memory");
+        asm volatile("ld.global.cv.v2.u32 {%0, %1}, [%2];" : "=r"(b.x), "=r"(b.y) : "l"(narrow) : "memory");
+        torn += (a.x != a.y || a.x != a.z || a.x != a.w) + (b.x != b.y);
+    }
+    ((unsigned *)out)[8192 + blockIdx.x * blockDim.x + t] = torn;
+}

@@ -71,7 +71,7 @@ impl Reader {
             Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => MemoryTarget::Param,
             Some(_) => return None,
         };
-        self.form.nc = false;
+        let read_only = std::mem::take(&mut self.form.nc);
         self.form.scope = None;
         let order = match self.form.semantics.take() {
             None | Some(Semantics::Weak) => Order::Weak,
@@ -82,6 +82,12 @@ impl Reader {
         self.other("L2::cache_hint");
         let vector = std::mem::replace(&mut self.form.vector, 1);
         let ty = self.ty()?;
+        // Devices make one access of a vector. Programs that hand each other vectors without saying so pass by the caches with them.
+        let whole = self.form.uncached && !read_only && vector > 1 && ty.bytes() * vector <= 16;
+        let order = match order {
+            Order::Weak if whole && place == MemoryTarget::Generic => Order::Together,
+            order => order,
+        };
         let simple = matches!(
             ty,
             Type::B8

@@ -284,8 +284,14 @@ impl<'a> Emitter<'a, '_> {
         }
         let width = ty.bytes();
         let target = self.target_of(place, source, width * vector)?;
-        if order != Order::Weak {
-            return self.ld_strong(ty, target, destinations);
+        match order {
+            Order::Strong => return self.ld_strong(ty, target, destinations),
+            Order::Together => {
+                let whole = self.whole_class(ty, vector)?;
+                let value = self.b.ins().load(whole, target.flags, target.base, target.offset);
+                return self.components(ty, value, destinations);
+            }
+            Order::Weak => {}
         }
         let mut values = Vec::with_capacity(destinations.len());
         for index in 0..vector {
@@ -303,35 +309,46 @@ impl<'a> Emitter<'a, '_> {
         let bits = ty.bits();
         let total = bits * destinations.len() as u32;
         let address = self.whole_address(target);
-        let int = int_class(bits);
-        let mut parts = Vec::new();
-        if total > 64 && total <= 128 {
+        let whole = self.whole_class(ty, destinations.len() as u32)?;
+        let value = if total > 64 {
             // Processors load 16 aligned bytes at once. An atomic load beside it keeps this one from
             // being merged with an earlier one.
             let fuel = self.add_const(self.thread, offset_of!(abi::Thread, fuel) as i64);
             self.b.ins().atomic_load(types::I32, trusted(), fuel);
-            let lanes = destinations.len() as u32;
-            let vector = int
-                .by(lanes)
-                .filter(|v| v.bits() == 128)
-                .ok_or_else(|| self.refuse("A vector of this shape"))?;
-            let value = self.b.ins().load(vector, user(), address, 0);
+            let value = self.b.ins().load(whole, user(), address, 0);
             self.order();
-            for lane in 0..lanes {
-                parts.push(self.b.ins().extractlane(value, lane as u8));
-            }
-        } else if total <= 64 {
-            let whole = self.b.ins().atomic_load(int_class(total), user(), address);
-            for index in 0..destinations.len() as u32 {
-                let part =
-                    if index > 0 { self.b.ins().ushr_imm_u(whole, i64::from(index * bits)) } else { whole };
-                parts.push(self.resize(part, int, false));
-            }
+            value
         } else {
-            return Err(self.refuse("Vectors of more than 16 bytes cannot be loaded at once"));
+            self.b.ins().atomic_load(whole, user(), address)
+        };
+        self.components(ty, value, destinations)
+    }
+
+    /// What so many components are loaded as at once: a number, or a vector of 16 bytes.
+    fn whole_class(&self, ty: Type, vector: u32) -> Result<types::Type> {
+        let total = ty.bits() * vector;
+        if total <= 64 {
+            return Ok(int_class(total));
         }
-        for (destination, part) in destinations.iter().zip(parts) {
-            let value = self.recast(part, class(ty));
+        if total > 128 {
+            return Err(self.refuse("Vectors of more than 16 bytes cannot be accessed at once"));
+        }
+        let whole = class(ty).by(vector).filter(|whole| whole.bits() == 128);
+        whole.ok_or_else(|| self.refuse("A vector of this shape"))
+    }
+
+    /// Sets registers to the components of what was loaded at once.
+    fn components(&mut self, ty: Type, whole: Value, destinations: &'a [Operand]) -> Result<()> {
+        let (bits, is_vector) = (ty.bits(), self.type_of(whole).is_vector());
+        for (index, destination) in destinations.iter().enumerate() {
+            let value = if is_vector {
+                self.b.ins().extractlane(whole, index as u8)
+            } else {
+                let shift = i64::from(bits) * index as i64;
+                let part = if index > 0 { self.b.ins().ushr_imm_u(whole, shift) } else { whole };
+                let part = self.resize(part, int_class(bits), false);
+                self.recast(part, class(ty))
+            };
             self.set(destination, ty, value)?;
         }
         Ok(())
@@ -361,17 +378,16 @@ impl<'a> Emitter<'a, '_> {
         if target.flags.readonly() {
             return Err(self.refuse("A kernel cannot write its parameters"));
         }
-        let total = width * vector;
         if order != Order::Weak && vector > 1 {
-            if total > 16 {
-                return Err(self.refuse("Vectors of more than 16 bytes cannot be stored at once"));
+            let whole = self.whole_class(ty, vector)?;
+            let whole = self.join(whole, &values);
+            if order == Order::Strong {
+                self.order();
             }
-            let whole = self.join(&values);
-            self.order();
             self.b.ins().store(target.flags, whole, target.base, target.offset);
             return Ok(());
         }
-        if order != Order::Weak {
+        if order == Order::Strong {
             self.order();
         }
         for (index, value) in values.into_iter().enumerate() {
@@ -382,25 +398,23 @@ impl<'a> Emitter<'a, '_> {
     }
 
     /// Components as one number or vector, to be stored at once.
-    fn join(&mut self, values: &[Value]) -> Value {
-        let ints: Vec<Value> = values.iter().map(|&value| self.as_int(value)).collect();
-        let bits = self.type_of(ints[0]).bits();
-        let total = bits * ints.len() as u32;
-        if total > 64 {
-            // Two halves of 64 bits, then a vector of them.
-            let (low, high) = ints.split_at(ints.len() / 2);
-            let (low, high) = (self.join(low), self.join(high));
-            let vector = self.b.ins().scalar_to_vector(types::I64X2, low);
-            return self.b.ins().insertlane(vector, high, 1);
+    fn join(&mut self, whole: types::Type, values: &[Value]) -> Value {
+        let mut parts = values.iter().copied().enumerate();
+        if whole.is_vector() {
+            let first = self.b.ins().scalar_to_vector(whole, values[0]);
+            return parts
+                .skip(1)
+                .fold(first, |vector, (index, part)| self.b.ins().insertlane(vector, part, index as u8));
         }
-        let whole = int_class(total);
-        let mut value = self.resize(ints[0], whole, false);
-        for (index, &part) in ints.iter().enumerate().skip(1) {
+        let first = self.iconst(whole, 0);
+        parts.by_ref().fold(first, |value, (index, part)| {
+            let part = self.as_int(part);
+            let bits = self.type_of(part).bits();
             let part = self.resize(part, whole, false);
-            let part = self.b.ins().ishl_imm_u(part, i64::from(bits) * index as i64);
-            value = self.b.ins().bor(value, part);
-        }
-        value
+            let part =
+                if index > 0 { self.b.ins().ishl_imm_u(part, i64::from(bits) * index as i64) } else { part };
+            if index > 0 { self.b.ins().bor(value, part) } else { part }
+        })
     }
 
     /// Where a load that acquires has been, or a store that releases comes: on x86-64 their instructions do by themselves, and nothing

@@ -105,6 +105,8 @@ pub(crate) struct Form {
     pub aligned: bool,
     /// `.nc`, of `ld`.
     pub nc: bool,
+    /// `.cg`, `.cv` or `.wt`: whether an access passes by the caches of a block.
+    pub uncached: bool,
     /// `.to`, of `cvta`.
     pub to: bool,
     /// `.NaN` of `min`/`max`.
@@ -144,6 +146,7 @@ impl Form {
             sync: false,
             aligned: false,
             nc: false,
+            uncached: false,
             to: false,
             nan: false,
             noftz: false,
@@ -198,7 +201,9 @@ impl Form {
             "noftz" => self.noftz = true,
             "v2" | "v4" | "v8" if self.vector == 1 => self.vector = u32::from(modifier.as_bytes()[1] - b'0'),
             // Hints: where copies of the data are kept, for how long, and how much is fetched ahead.
-            "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" if groups.contains(&Modifiers::Cached) => {}
+            // Those that pass by the caches which others do not look into.
+            "cg" | "cv" | "wt" if groups.contains(&Modifiers::Cached) => self.uncached = true,
+            "ca" | "cs" | "lu" | "wb" if groups.contains(&Modifiers::Cached) => {}
             _ if is_cache_hint(modifier) && groups.contains(&Modifiers::Memory) => {}
             _ => return self.describe_enumerated(modifier, groups),
         }

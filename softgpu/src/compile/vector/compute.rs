@@ -15,9 +15,14 @@ impl<const LANES: usize> Translator<'_, LANES> {
         if super::shape::is_constant(opcode) || opcode == Opcode::Nop {
             return Ok(());
         }
-        if opcode.can_load() || opcode.can_store() || opcode.is_call() || opcode.other_side_effects() {
-            let start = self.text.len();
-            self.effect(inst)?;
+        let has_effect =
+            opcode.can_load() || opcode.can_store() || opcode.is_call() || opcode.other_side_effects();
+        let start = self.text.len();
+        let done = self.at_once(inst)?;
+        if done || has_effect {
+            if !done {
+                self.effect(inst)?;
+            }
             self.debug.note(&mut self.text, start, self.func.srcloc(inst));
             return Ok(());
         }

@@ -27,6 +27,7 @@ mod segments;
 mod shape;
 mod structures;
 mod translate;
+mod whole;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -19,6 +19,7 @@ use super::phases::{Phases, Stop};
 use super::segments::{MOST_SEGMENTS, PhaseCopy, Segment, divide, rounds};
 use super::shape::{Shape, Shapes, UNIFORM, home, is_constant};
 use super::structures::{Stores, access};
+use super::whole::Whole;
 use crate::abi::{self, Cut};
 use crate::compile::relocate::{Places, Target};
 
@@ -83,6 +84,8 @@ pub(super) struct Translator<'a, const LANES: usize> {
     pub(super) done: HashSet<Inst>,
     /// Stores that are to be made at the last of them.
     pub(super) stores: Option<(Stores, Inst)>,
+    /// What the block has of 16 bytes that are accessed at once.
+    pub(super) wholes: HashMap<Value, Whole>,
     /// Whether the function has room for the operands of operations on textures and bulk copies.
     pub(super) has_operands: bool,
     /// Where this library's functions are in this process.
@@ -226,6 +229,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
             plain: true,
             done: HashSet::new(),
             stores: None,
+            wholes: HashMap::new(),
             has_operands: false,
             own,
             addresses: Vec::new(),
@@ -626,6 +630,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
     fn body(&mut self, place: usize, (mask, bits): (Option<String>, String)) -> Result<(), Refusal> {
         let number = self.flow.order[place];
         self.names.clear();
+        self.wholes.clear();
         self.plain = true;
         (self.mask, self.bits) = (mask, bits);
         self.stop = self.phases.as_ref().and_then(|phases| phases.stop(number));
