@@ -301,6 +301,12 @@ impl<'a> Addresses<'a> {
         }
     }
 
+    /// Whether a number is the address of something in a variable or behind a parameter.
+    pub(super) fn is_pointer(&mut self, operand: &Operand) -> bool {
+        let sum = self.operand(operand, DEPTH).map(|sum| self.expand(sum));
+        sum.is_some_and(|sum| self.leads(&sum, Kind::Root))
+    }
+
     /// The address that a load or store names; none where it is none of memory that lanes share.
     pub(super) fn address(&mut self, operand: &Operand) -> Option<Linear> {
         let sum = match operand {

@@ -12,7 +12,7 @@ use super::super::op::Op;
 use super::super::unit::synthetic;
 use super::address::{Addresses, Rows, instructions};
 use rgpu_image::ptx::ast::{
-    FormId, Function, LocalId, Operand, RegId, RegName, Register, Statement, Symbol, Type,
+    FormId, Function, Instruction, LocalId, Operand, RegId, RegName, Register, Statement, Symbol, Type,
 };
 
 /// The address of a variable may be kept in another one, and that one's address as well: so often.
@@ -48,6 +48,14 @@ pub(super) fn in_registers<'a>(function: &'a Function, ops: &[Op]) -> Cow<'a, Fu
     seen
 }
 
+/// Stands for the width of the elements of arrays of addresses.
+const OF_POINTERS: u32 = 0;
+
+/// Whether a store is one of an address.
+fn stores_pointer(addresses: &mut Addresses, store: &Instruction) -> bool {
+    store.operands.get(1).is_some_and(|value| addresses.is_pointer(value))
+}
+
 /// The statements that load or store such a place, the place, and its bytes.
 fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
     if !has_variables(function) {
@@ -58,6 +66,8 @@ fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
     // How wide the accesses to each place are, and for accesses of each width where arrays of such elements begin.
     let mut widths: BTreeMap<Slot, BTreeSet<u32>> = BTreeMap::new();
     let mut arrays: BTreeMap<(LocalId, u32), i64> = BTreeMap::new();
+    // Whether nothing but addresses is stored to a place: such a one is no element of an array that lies before it, unless that is one of addresses.
+    let mut pointers: BTreeMap<Slot, bool> = BTreeMap::new();
     for (at, instruction) in instructions(function) {
         let Some((number, bytes, count)) = accessed(&ops[instruction.form.0 as usize]) else { continue };
         let Some(operand) = instruction.operands.get(number) else { continue };
@@ -70,16 +80,23 @@ fn found(function: &Function, ops: &[Op]) -> Vec<(usize, Slot, u32)> {
         if count == 1 && addresses.place_in_variable(&address).is_some() {
             let slot = (id, address.constant);
             widths.entry(slot).or_default().insert(bytes);
+            if number == 0 {
+                *pointers.entry(slot).or_insert(true) &= stores_pointer(&mut addresses, instruction);
+            }
             found.push((at, slot, bytes));
         } else {
-            let begins = arrays.entry((id, bytes)).or_insert(i64::MAX);
-            *begins = address.constant.min(*begins);
+            let of_pointers = number == 0 && stores_pointer(&mut addresses, instruction);
+            for kind in [Some(bytes), of_pointers.then_some(OF_POINTERS)].into_iter().flatten() {
+                let begins = arrays.entry((id, kind)).or_insert(i64::MAX);
+                *begins = address.constant.min(*begins);
+            }
         }
     }
     let is_element =
         |(id, offset): Slot, bytes: u32| arrays.get(&(id, bytes)).is_some_and(|begins| *begins <= offset);
     found.retain(|&(_, slot, bytes)| {
-        matches!(bytes, 4 | 8) && widths[&slot].len() == 1 && !is_element(slot, bytes)
+        let is_pointer = || pointers.get(&slot).is_some_and(|all| *all) && !is_element(slot, OF_POINTERS);
+        matches!(bytes, 4 | 8) && widths[&slot].len() == 1 && (!is_element(slot, bytes) || is_pointer())
     });
     found
 }

@@ -874,6 +874,9 @@ fn pointers_in_local_memory_lead_to_shared_memory() {
     // One or another.
     let chosen = format!("{one} @%p1 st.local.u64 [%rd4+8], %rd7;");
     assert_eq!(through(&chosen, "ld.u64 %rd10, [%rd5+8];"), (1, 1));
+    // Behind an array of numbers.
+    let numbers = "mul.wide.u32 %rd14, %r9, 8; add.s64 %rd15, %rd5, %rd14; st.u64 [%rd15], %rd14;";
+    assert_eq!(through(&format!("{one} {numbers}"), "ld.u64 %rd10, [%rd5+8];"), (1, 1));
     // An element of an array, which may be any.
     let any = "mul.wide.u32 %rd14, %r9, 8; add.s64 %rd15, %rd5, %rd14; st.u64 [%rd15], %rd1;";
     assert_eq!(through(&format!("{one} {any}"), "ld.u64 %rd10, [%rd5+8];"), (0, 0));
