@@ -700,3 +700,30 @@ extern "C" __global__ void passing_vectors(const float *in, float *out, int n)
     }
     ((unsigned *)out)[8192 + blockIdx.x * blockDim.x + t] = torn;
 }
+
+// Structures of 8, 16 and 32 bytes that lie in no row, of some lanes.
+struct Four { double a, b, c, d; };
+
+extern "C" __global__ void wide_structures(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, m = n / 16;
+    if (i >= m)
+        return;
+    Four v = ((const Four *)in)[i * 37 % m];
+    float4 w = ((const float4 *)in)[i * 37 % m];
+    float2 x = ((const float2 *)in)[i * 59 % m];
+    if (i % 3 != 1) {
+        Four other = ((const Four *)in)[i * 59 % m];
+        v.a += other.d;
+        v.c -= other.b;
+        ((Four *)out)[i * 37 % m] = v;
+        float4 *behind = (float4 *)(out + 8 * m);
+        float4 y = ((const float4 *)in)[i * 59 % m];
+        w.x *= y.y;
+        w.z += x.y;
+        behind[i * 59 % m] = w;
+    } else {
+        float2 z = ((const float2 *)in)[i * 37 % m];
+        ((float2 *)(out + 12 * m))[i * 37 % m] = make_float2(x.x + z.y, w.y * z.x);
+    }
+}

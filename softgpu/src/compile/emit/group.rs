@@ -3,10 +3,10 @@
 //! They are cuts, like a warp's operations on matrices: what the threads hold of the matrices is put behind the other contents of
 //! their states, and the results are found there. Matrices in shared memory are described by numbers.
 
-use super::cuts::registers;
-use super::{Emitter, Result, trusted};
 use cranelift_codegen::ir::InstBuilder;
 
+use super::cuts::registers;
+use super::{Emitter, Result, trusted};
 use crate::abi::CutKind;
 use crate::compile::helpers::group::{self, Group};
 use crate::compile::op::MatrixShape;

@@ -8,6 +8,7 @@ use super::effects::Row;
 use super::flow::Refusal;
 use super::shape::{Shape, UNIFORM};
 use super::translate::{Form, Translator, full, scalar_type, vector_type};
+use super::whole::MOST_BYTES;
 
 /// The accesses to the numbers of a structure, in the order in which the numbers lie there.
 struct Structure {
@@ -239,7 +240,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
     /// Whether structures of so many bytes are accessed lane by lane where they are in no row: wherever they lie, that is faster than an access for
     /// each of their numbers.
     fn goes_by_lanes(&self, address: Value, size: usize) -> bool {
-        matches!(size, 8 | 16 | 32) && self.shape(address) != UNIFORM
+        (8..=MOST_BYTES).contains(&size) && size.is_power_of_two() && self.shape(address) != UNIFORM
     }
 
     /// The row in which structures of so many bytes lie, where all lanes are there.

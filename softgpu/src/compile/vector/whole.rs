@@ -23,6 +23,8 @@ pub(super) enum Whole {
 const MOST_STEP: u64 = 1 << 20;
 /// Bytes of such a number.
 const BYTES: usize = 16;
+/// The most bytes that a lane accesses at once.
+pub(super) const MOST_BYTES: usize = 32;
 
 impl<const LANES: usize> Translator<'_, LANES> {
     /// Writes an instruction that deals with 16 bytes at once, if it is one.
@@ -182,7 +184,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
         Ok(())
     }
 
-    /// A pointer for each lane: to the place that it names, or, where it is not there, to one that is nobody's.
+    /// A pointer for each lane: to the place that it names, or, where it is not there, to one that is nobody's, with [`MOST_BYTES`].
     pub(super) fn places_of_lanes(&mut self, address: Value, offset: i64) -> Result<Vec<String>, Refusal> {
         if let Shape::Affine { step, guarded: false } = self.shape(address)
             && self.mask.is_none()
@@ -195,7 +197,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
         let mut at = self.pointers(&all, offset);
         if let Some(mask) = self.mask.clone() {
             const NOBODYS: &str = "%nobodys";
-            let place = format!("{NOBODYS} = alloca [{BYTES} x i8], align {BYTES}\n");
+            let place = format!("{NOBODYS} = alloca [{MOST_BYTES} x i8], align {MOST_BYTES}\n");
             if !self.places.contains(&place) {
                 self.places.push_str(&place);
             }
