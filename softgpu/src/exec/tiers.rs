@@ -69,9 +69,17 @@ struct Trial {
     taken: [(AtomicU64, AtomicU64); 2],
     /// What came of the last one, if there was one.
     verdict: AtomicVerdict,
-    /// Launches since then, their blocks and the nanoseconds that they have taken, and after how many launches there is another one.
-    since: (AtomicU32, AtomicU64, AtomicU64),
+    since: Since,
+    /// After how many launches there is another one.
     again: AtomicU32,
+}
+
+/// Launches since a trial, their blocks, and the nanoseconds that they have taken.
+#[derive(Debug, Default)]
+struct Since {
+    launches: AtomicU32,
+    blocks: AtomicU64,
+    ns: AtomicU64,
 }
 
 impl Trial {
@@ -83,9 +91,10 @@ impl Trial {
         }
         let again = self.again.load(Relaxed);
         self.again.store(if again == 0 { AGAIN } else { again.saturating_mul(LESS_OFTEN) }, Relaxed);
-        self.since.0.store(0, Relaxed);
-        self.since.1.store(0, Relaxed);
-        self.since.2.store(0, Relaxed);
+        let Since { launches, blocks, ns } = &self.since;
+        launches.store(0, Relaxed);
+        blocks.store(0, Relaxed);
+        ns.store(0, Relaxed);
     }
 
     /// Whether the next launch is to go the second way, as far as that is known.
@@ -113,15 +122,15 @@ impl Trial {
             return false;
         }
         let again = self.again.load(Relaxed).max(AGAIN);
-        let launches = self.since.0.fetch_add(1, Relaxed) + 1;
-        let blocks = self.since.1.fetch_add(blocks, Relaxed).saturating_add(blocks);
-        let taken = self.since.2.fetch_add(ns, Relaxed).saturating_add(ns);
+        let launches = self.since.launches.fetch_add(1, Relaxed) + 1;
+        let blocks = self.since.blocks.fetch_add(blocks, Relaxed).saturating_add(blocks);
+        let taken = self.since.ns.fetch_add(ns, Relaxed).saturating_add(ns);
         let costs =
             more.saturating_mul(blocks / u64::from(launches.max(1))).saturating_mul(u64::from(TRIALS));
         // Of several that find it is time, one begins it.
         launches >= again
             && taken >= costs.saturating_mul(WORTH)
-            && self.since.0.compare_exchange(launches, 0, Relaxed, Relaxed).is_ok()
+            && self.since.launches.compare_exchange(launches, 0, Relaxed, Relaxed).is_ok()
     }
 }
 

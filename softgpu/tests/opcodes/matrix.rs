@@ -366,6 +366,17 @@ fn place_c(group: usize, place: usize, i: usize) -> (usize, usize) {
     (group + 8 * (i / 2), place * 2 + i % 2)
 }
 
+/// What a lane has of a matrix, of which `place` tells the row and column of each of its elements.
+fn fragment(
+    matrix: &Matrix,
+    ty: &str,
+    place: impl Fn(usize, usize, usize) -> (usize, usize),
+    lane: usize,
+) -> Vec<u8> {
+    let elements = (0..matrix.elements.len() / 32).map(|i| place(lane / 4, lane % 4, i));
+    pack(ty, elements.map(|(row, column)| matrix.at(row, column)))
+}
+
 fn mma_opcode(((m, n, k), [d, a, b, c]): &Mma, product: &str) -> String {
     format!("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d}.{a}.{b}.{c}{product}")
 }
@@ -379,17 +390,12 @@ fn mma(kind: &Mma, product: &str) {
     let words = |ty: &str, elements: usize| elements / 32 * bits(ty) / if ty == "f64" { 64 } else { 32 };
     let counts = [words(at, m * k), words(bt, k * n), words(ct, m * n), words(dt, m * n)];
     // Each lane's fragments, one after another.
-    let fragment =
-        |matrix: &Matrix, ty: &str, place: &dyn Fn(usize, usize, usize) -> (usize, usize), lane: usize| {
-            let elements = (0..matrix.elements.len() / 32).map(|i| place(lane / 4, lane % 4, i));
-            pack(ty, elements.map(|(row, column)| matrix.at(row, column)))
-        };
     let (mut input, mut output) = (Vec::new(), Vec::new());
     for lane in 0..32 {
-        input.extend(fragment(&a, at, &|g, p, i| place_a(m, at, g, p, i), lane));
-        input.extend(fragment(&b, bt, &|g, p, i| place_b(bt, g, p, i), lane));
-        input.extend(fragment(&c, ct, &place_c, lane));
-        output.extend(fragment(&d, dt, &place_c, lane));
+        input.extend(fragment(&a, at, |g, p, i| place_a(m, at, g, p, i), lane));
+        input.extend(fragment(&b, bt, |g, p, i| place_b(bt, g, p, i), lane));
+        input.extend(fragment(&c, ct, place_c, lane));
+        output.extend(fragment(&d, dt, place_c, lane));
     }
     run_mma(&mma_opcode(kind, product), kind.1, counts, None, &input, &output);
 }
@@ -443,18 +449,13 @@ fn sparse(kind: &Sparse, selector: usize, ordered: bool) {
     let d = whole.multiply(&b, &c, "");
     let words = |ty: &str, elements: usize| elements / 32 * bits(ty) / 32;
     let counts = [words(at, 16 * k / 2), words(bt, k * 8), words(ct, 16 * 8), words(dt, 16 * 8)];
-    let fragment =
-        |matrix: &Matrix, ty: &str, place: &dyn Fn(usize, usize, usize) -> (usize, usize), lane: usize| {
-            let elements = (0..matrix.elements.len() / 32).map(|i| place(lane / 4, lane % 4, i));
-            pack(ty, elements.map(|(row, column)| matrix.at(row, column)))
-        };
     let (mut input, mut output) = (Vec::new(), Vec::new());
     for (lane, word) in metadata.iter().enumerate() {
-        input.extend(fragment(&there, at, &|g, p, i| place_a(16, at, g, p, i), lane));
-        input.extend(fragment(&b, bt, &|g, p, i| place_b(bt, g, p, i), lane));
-        input.extend(fragment(&c, ct, &place_c, lane));
+        input.extend(fragment(&there, at, |g, p, i| place_a(16, at, g, p, i), lane));
+        input.extend(fragment(&b, bt, |g, p, i| place_b(bt, g, p, i), lane));
+        input.extend(fragment(&c, ct, place_c, lane));
         input.extend(word.to_le_bytes());
-        output.extend(fragment(&d, dt, &place_c, lane));
+        output.extend(fragment(&d, dt, place_c, lane));
     }
     run_mma(&sparse_opcode(kind, ordered), kind.1, counts, Some(selector), &input, &output);
 }

@@ -92,6 +92,7 @@ const KERNELS: &[Row] = &[
     ("yielding_first", |n| line(n, 96), 0),
     ("wide_structures", |n| line(n, 128), 0),
     ("wide_structures", |n| line(n, 24), 0),
+    ("stored_and_loaded", |n| line(n, 128), 0),
     // Of vectors that are stored meanwhile, no parts are loaded.
     ("passing_vectors", |_| ([4, 1, 1], [96, 1, 1]), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.

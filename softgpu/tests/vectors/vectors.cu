@@ -727,3 +727,17 @@ extern "C" __global__ void wide_structures(const float *in, float *out, int n)
         ((float2 *)(out + 12 * m))[i * 37 % m] = make_float2(x.x + z.y, w.y * z.x);
     }
 }
+
+// A vector that the thread itself has stored past the caches just before, at an address that is used otherwise as well.
+extern "C" __global__ void stored_and_loaded(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n / 16)
+        return;
+    float4 *own = (float4 *)out + i;
+    __stcg(own, __ldcg((const float4 *)in + i));
+    float4 w = __ldcg(own);
+    w.x += w.y * i;
+    __stcg(own, w);
+    out[n / 2 + i] = float(((unsigned long long)own - (unsigned long long)out) % 1009);
+}

@@ -2,7 +2,7 @@
 
 use rgpu_device::tensor_map::Swizzle;
 
-use super::matrix::{integer, number};
+use super::matrix::{bounded, integer, number, rounded};
 use super::sparse::{Metadata, words_of};
 use crate::abi::{GroupFn, GroupWork, TRAP_ADDRESS, WARP};
 use crate::compile::op::MatrixShape;
@@ -198,18 +198,16 @@ impl Group {
         self.shape.k as usize / if self.sparse.is_some() { 2 } else { 1 }
     }
 
-    /// Of each element of the first matrix that is there, by row, its place along k.
-    fn places(&self, work: &GroupWork<'_>) -> Vec<usize> {
-        let (k, there) = (self.shape.k as usize, self.there());
-        let metadata =
-            self.sparse.and_then(|(at, selector)| Some((Metadata::new(self.shape.a, k, selector)?, at)));
-        let Some((metadata, at)) = metadata else { return (0..ROWS).flat_map(|_| 0..k).collect() };
+    /// Of each element of the first matrix that is there, by row, its place along k; none where all are there.
+    fn places(&self, work: &GroupWork<'_>) -> Option<Vec<usize>> {
+        let ((at, selector), there) = (self.sparse?, self.there());
+        let metadata = Metadata::new(self.shape.a, self.shape.k as usize, selector)?;
         let words: Vec<_> = work.states.chunks(WARP).map(|warp| words_of(warp, at)).collect();
         let place = |i: usize| {
             let (row, element) = (i / there, i % there);
             metadata.column(&words[row / 16], row % 16, element)
         };
-        (0..ROWS * there).map(place).collect()
+        Some((0..ROWS * there).map(place).collect())
     }
 
     /// The elements of both matrices: of the first, those that are there, by row; of the second by place along k and column.
@@ -274,14 +272,13 @@ impl Group {
             for (column, sum) in sums.iter_mut().enumerate() {
                 *sum = if work.adds { i64::from(self.get(work, row, column) as i32) } else { 0 };
             }
-            let own = row * there..(row + 1) * there;
-            for (&factor, &place) in a[own.clone()].iter().zip(&places[own]) {
+            for i in row * there..(row + 1) * there {
+                let (factor, place) = (a[i], places.as_ref().map_or(i % there, |places| places[i]));
                 let b = &b[place * n..(place + 1) * n];
                 sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += i64::from(factor * b));
             }
             for (column, &sum) in sums.iter().enumerate() {
-                let sum = if self.shape.sat { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum };
-                self.put(work, row, column, sum as u32);
+                self.put(work, row, column, bounded(&self.shape, sum) as u32);
             }
         }
         Ok(())
@@ -299,18 +296,13 @@ impl Group {
             for (column, sum) in sums.iter_mut().enumerate() {
                 *sum = if work.adds { number(self.shape.d, self.get(work, row, column)) } else { 0.0 };
             }
-            let own = row * there..(row + 1) * there;
-            for (&factor, &place) in a[own.clone()].iter().zip(&places[own]) {
+            for i in row * there..(row + 1) * there {
+                let (factor, place) = (a[i], places.as_ref().map_or(i % there, |places| places[i]));
                 let b = &b[place * n..(place + 1) * n];
                 sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum += factor * b);
             }
             for (column, &sum) in sums.iter().enumerate() {
-                let bits = match self.shape.d {
-                    Type::F16 => super::half::f16_from_f64(sum, 0),
-                    _ if sum.is_nan() => 0x7fff_ffff,
-                    _ => (sum as f32).to_bits(),
-                };
-                self.put(work, row, column, bits);
+                self.put(work, row, column, rounded(self.shape.d, sum) as u32);
             }
         }
         Ok(())

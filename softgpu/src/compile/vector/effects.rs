@@ -528,7 +528,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
     }
 
     /// The pointers to so many places in a row that do not touch each other, where all lanes are there.
-    fn places(&mut self, address: Value, offset: i64) -> Result<Option<Vec<String>>, Refusal> {
+    pub(super) fn places(&mut self, address: Value, offset: i64) -> Result<Option<Vec<String>>, Refusal> {
         let Shape::Affine { step, guarded: false } = self.shape(address) else { return Ok(None) };
         if self.mask.is_some() || step.unsigned_abs() > 1 << 20 {
             return Ok(None);

@@ -88,56 +88,12 @@ impl<const LANES: usize> Translator<'_, LANES> {
         if !results.iter().all(plain) {
             return Ok(false);
         }
-        let (ty, vector, bytes) =
-            (scalar_type(structure.ty)?, vector_type::<LANES>(structure.ty)?, structure.ty.bytes());
-        let count = results.len();
-        let size = count * bytes as usize;
-        let by_lanes = self.goes_by_lanes(structure.address, size);
-        let row = self.structure_row(structure.address, size)?;
-        if row.is_none() && !by_lanes {
+        let numbers = Numbers { ty: structure.ty, count: results.len(), whole: false };
+        if !self.is_together(structure.address, &numbers)? {
             return Ok(false);
         }
-        let all = self.get(structure.address, Form::Vector)?;
-        let ways = row.as_ref().and_then(|row| self.divide(row));
-        let mut names = Vec::new();
-        if let Some(row) = &row {
-            self.fetch_ahead(row, structure.address, size as u32, structure.offset);
-            let at = self.pointer(&row.first, structure.offset);
-            let wide = format!("<{} x {ty}>", LANES * count);
-            let loaded = self.make(format!("load {wide}, ptr {at}, align {bytes}"));
-            for n in 0..count {
-                names.push(self.every(ty, &loaded, (count, n)));
-            }
-        }
-        if row.is_none() || ways.is_some() {
-            if let Some([_, slow, out]) = &ways {
-                self.line(format!("br label %{out}"));
-                self.begin(slow);
-            }
-            let mut others = Vec::new();
-            if by_lanes {
-                let mut lanes = Vec::new();
-                for at in self.places_of_lanes(structure.address, structure.offset)? {
-                    lanes.push(self.make(format!("load <{count} x {ty}>, ptr {at}, align {bytes}")));
-                }
-                let loaded = self.joined(ty, count, lanes);
-                (0..count).for_each(|n| others.push(self.every(ty, &loaded, (count, n))));
-            } else {
-                for n in 0..count {
-                    let at = self.pointers(&all, structure.offset + n as i64 * i64::from(bytes));
-                    others.push(self.gather(ty, bytes, &at, &full::<LANES>()));
-                }
-            }
-            if let Some([fast, slow, out]) = &ways {
-                self.line(format!("br label %{out}"));
-                self.begin(out);
-                for (name, other) in names.iter_mut().zip(others) {
-                    *name = self.make(format!("phi {vector} [ {name}, %{fast} ], [ {other}, %{slow} ]"));
-                }
-            } else {
-                names = others;
-            }
-        }
+        let names = self.load_numbers(structure.address, structure.offset, &numbers)?;
+        let vector = vector_type::<LANES>(structure.ty)?;
         for (result, name) in results.into_iter().zip(names) {
             let name = self.make(format!("freeze {vector} {name}"));
             self.define(result, Form::Vector, name)?;
@@ -154,8 +110,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
         let Some(Structure { address, offset, ty, accesses, last }) = self.structure(inst) else {
             return Ok(false);
         };
-        let size = accesses.len() * ty.bytes() as usize;
-        if !self.goes_by_lanes(address, size) && self.structure_row(address, size)?.is_none() {
+        if !self.is_together(address, &Numbers { ty, count: accesses.len(), whole: false })? {
             return Ok(false);
         }
         self.done.extend(accesses.iter().copied().filter(|&other| other != inst && other != last));
@@ -163,8 +118,134 @@ impl<const LANES: usize> Translator<'_, LANES> {
         Ok(true)
     }
 
+    fn store_now(&mut self, stores: &Stores) -> Result<(), Refusal> {
+        let mut names = Vec::new();
+        for &inst in &stores.accesses {
+            let value = self.func.dfg.inst_args(inst)[0];
+            names.push(self.get(value, Form::Vector)?);
+        }
+        let numbers = Numbers { ty: stores.ty, count: names.len(), whole: false };
+        self.store_numbers(names, stores.address, stores.offset, &numbers)
+    }
+
+    /// Whether numbers are accessed together: in a row, or lane by lane.
+    fn is_together(&mut self, address: Value, numbers: &Numbers) -> Result<bool, Refusal> {
+        Ok(self.goes_by_lanes(address, numbers) || self.row_of_numbers(address, numbers)?.is_some())
+    }
+
+    /// Whether the numbers of each lane are accessed together where they are in no row: wherever they lie, that is faster than an access for each of
+    /// them.
+    fn goes_by_lanes(&self, address: Value, numbers: &Numbers) -> bool {
+        let size = numbers.size();
+        let fits = (8..=MOST_BYTES).contains(&size) && size.is_power_of_two();
+        numbers.whole || fits && self.shape(address) != UNIFORM
+    }
+
+    /// The row in which the lanes' numbers lie, where all lanes are there. Processors take no aligned 16 bytes of it apart.
+    fn row_of_numbers(&mut self, address: Value, numbers: &Numbers) -> Result<Option<Row>, Refusal> {
+        if self.mask.is_some() {
+            return Ok(None);
+        }
+        let row = self.row_of(address, 0)?;
+        Ok(row.filter(|row| row.step == numbers.size() as i64 && row.valid != "false"))
+    }
+
+    /// Loads the numbers of all lanes: for each of them, all lanes'.
+    pub(super) fn load_numbers(
+        &mut self,
+        address: Value,
+        offset: i64,
+        numbers: &Numbers,
+    ) -> Result<Vec<String>, Refusal> {
+        let &Numbers { ty, count, .. } = numbers;
+        let (how, align, vector) = (numbers.how(), numbers.align(), vector_type::<LANES>(ty)?);
+        let (ty, bytes) = (scalar_type(ty)?, ty.bytes());
+        let row = self.row_of_numbers(address, numbers)?;
+        let all = self.get(address, Form::Vector)?;
+        let ways = row.as_ref().and_then(|row| self.divide(row));
+        let mut names = Vec::new();
+        if let Some(row) = &row {
+            self.fetch_ahead(row, address, numbers.size() as u32, offset);
+            let at = self.pointer(&row.first, offset);
+            let loaded = self.make(format!("load {how}<{} x {ty}>, ptr {at}, align {align}", LANES * count));
+            names = self.each_number(ty, &loaded, count);
+        }
+        if row.is_some() && ways.is_none() {
+            return Ok(names);
+        }
+        if let Some([_, slow, out]) = &ways {
+            self.line(format!("br label %{out}"));
+            self.begin(slow);
+        }
+        let mut others = Vec::new();
+        if self.goes_by_lanes(address, numbers) {
+            let mut lanes = Vec::new();
+            for at in self.places_of_lanes(address, offset)? {
+                lanes.push(self.make(format!("load {how}<{count} x {ty}>, ptr {at}, align {align}")));
+            }
+            let loaded = self.joined(ty, count, lanes);
+            others = self.each_number(ty, &loaded, count);
+        } else {
+            for n in 0..count {
+                let at = self.pointers(&all, offset + n as i64 * i64::from(bytes));
+                others.push(self.gather(ty, bytes, &at, &full::<LANES>()));
+            }
+        }
+        let Some([fast, slow, out]) = &ways else { return Ok(others) };
+        self.line(format!("br label %{out}"));
+        self.begin(out);
+        let both = names.iter().zip(others).map(|(name, other)| {
+            self.make(format!("phi {vector} [ {name}, %{fast} ], [ {other}, %{slow} ]"))
+        });
+        Ok(both.collect())
+    }
+
+    /// Stores the numbers of all lanes, which are given number by number.
+    pub(super) fn store_numbers(
+        &mut self,
+        names: Vec<String>,
+        address: Value,
+        offset: i64,
+        numbers: &Numbers,
+    ) -> Result<(), Refusal> {
+        let &Numbers { ty, count, .. } = numbers;
+        let (how, align) = (numbers.how(), numbers.align());
+        let (ty, bytes) = (scalar_type(ty)?, ty.bytes());
+        let row = self.row_of_numbers(address, numbers)?;
+        let all = self.get(address, Form::Vector)?;
+        let together = self.joined(ty, LANES, names.clone());
+        let mut ways = None;
+        if let Some(row) = &row {
+            ways = self.divide(row);
+            let at = self.pointer(&row.first, offset);
+            let wide = format!("<{} x {ty}>", LANES * count);
+            let sorted =
+                self.chosen(ty, &together, count, (0..LANES * count).map(|n| n % count * LANES + n / count));
+            self.line(format!("store {how}{wide} {sorted}, ptr {at}, align {align}"));
+            let Some([_, slow, out]) = &ways else { return Ok(()) };
+            self.line(format!("br label %{out}"));
+            self.begin(slow);
+        }
+        if self.goes_by_lanes(address, numbers) {
+            for (lane, at) in self.places_of_lanes(address, offset)?.into_iter().enumerate() {
+                let one = self.chosen(ty, &together, count, (0..count).map(|n| n * LANES + lane));
+                self.line(format!("store {how}<{count} x {ty}> {one}, ptr {at}, align {align}"));
+            }
+        } else {
+            for (n, name) in names.iter().enumerate() {
+                let at = self.pointers(&all, offset + n as i64 * i64::from(bytes));
+                self.scatter(ty, bytes, name, &at, &full::<LANES>());
+            }
+        }
+        if let Some([_, _, out]) = &ways {
+            self.line(format!("br label %{out}"));
+            self.begin(out);
+        }
+        Ok(())
+    }
+
     /// Vectors of so many numbers, as many as a power of two, one behind the other: pairs are put together first, and then pairs of pairs.
-    pub(super) fn joined(&mut self, ty: &str, mut size: usize, mut parts: Vec<String>) -> String {
+    fn joined(&mut self, ty: &str, mut size: usize, mut parts: Vec<String>) -> String {
         while parts.len() > 1 {
             let part = format!("<{size} x {ty}>");
             let lanes: Vec<String> = (0..2 * size).map(|n| format!("i32 {n}")).collect();
@@ -178,86 +259,48 @@ impl<const LANES: usize> Translator<'_, LANES> {
         parts.swap_remove(0)
     }
 
-    /// Of structures of `count` numbers, one for each lane, one behind the other, the one numbered `n`.
-    pub(super) fn every(&mut self, ty: &str, all: &str, (count, n): (usize, usize)) -> String {
-        let wide = format!("<{} x {ty}>", LANES * count);
-        let lanes: Vec<String> = (0..LANES).map(|lane| format!("i32 {}", lane * count + n)).collect();
-        let lanes = format!("<{LANES} x i32> <{}>", lanes.join(", "));
-        self.make(format!("shufflevector {wide} {all}, {wide} poison, {lanes}"))
+    /// Of `count` numbers of each lane, lane by lane, each number of all lanes.
+    fn each_number(&mut self, ty: &str, all: &str, count: usize) -> Vec<String> {
+        let number = |n| self.chosen(ty, all, count, (0..LANES).map(|lane| lane * count + n));
+        (0..count).map(number).collect()
     }
 
-    /// Of `count` numbers of each lane, number by number, the numbers lane by lane.
-    pub(super) fn by_lanes(&mut self, ty: &str, all: &str, count: usize) -> String {
-        let wide = format!("<{} x {ty}>", LANES * count);
-        let lanes: Vec<String> =
-            (0..LANES * count).map(|n| format!("i32 {}", n % count * LANES + n / count)).collect();
-        let lanes = format!("<{} x i32> <{}>", LANES * count, lanes.join(", "));
-        self.make(format!("shufflevector {wide} {all}, {wide} poison, {lanes}"))
+    /// Of `count` numbers of each lane, those at some places, one behind the other.
+    fn chosen(
+        &mut self,
+        ty: &str,
+        all: &str,
+        count: usize,
+        places: impl ExactSizeIterator<Item = usize>,
+    ) -> String {
+        let (wide, found) = (format!("<{} x {ty}>", LANES * count), places.len());
+        let places: Vec<String> = places.map(|place| format!("i32 {place}")).collect();
+        let places = format!("<{found} x i32> <{}>", places.join(", "));
+        self.make(format!("shufflevector {wide} {all}, {wide} poison, {places}"))
+    }
+}
+
+/// Numbers that each lane has behind each other.
+pub(super) struct Numbers {
+    /// The type of each.
+    pub ty: Type,
+    /// How many there are.
+    pub count: usize,
+    /// Whether nothing may take the access to them apart, and they lie at a multiple of their bytes.
+    pub whole: bool,
+}
+
+impl Numbers {
+    fn size(&self) -> usize {
+        self.count * self.ty.bytes() as usize
     }
 
-    fn store_now(&mut self, stores: &Stores) -> Result<(), Refusal> {
-        let (ty, bytes) = (scalar_type(stores.ty)?, stores.ty.bytes());
-        let count = stores.accesses.len();
-        let mut names = Vec::new();
-        for &inst in &stores.accesses {
-            let value = self.func.dfg.inst_args(inst)[0];
-            names.push(self.get(value, Form::Vector)?);
-        }
-        let size = count * bytes as usize;
-        let by_lanes = self.goes_by_lanes(stores.address, size);
-        let row = self.structure_row(stores.address, size)?;
-        let all = self.get(stores.address, Form::Vector)?;
-        let together = self.joined(ty, LANES, names.clone());
-        let mut ways = None;
-        if let Some(row) = &row {
-            ways = self.divide(row);
-            let at = self.pointer(&row.first, stores.offset);
-            let wide = format!("<{} x {ty}>", LANES * count);
-            let sorted = self.by_lanes(ty, &together, count);
-            self.line(format!("store {wide} {sorted}, ptr {at}, align {bytes}"));
-            let Some([_, slow, out]) = &ways else { return Ok(()) };
-            self.line(format!("br label %{out}"));
-            self.begin(slow);
-        }
-        if by_lanes {
-            for (lane, at) in self.places_of_lanes(stores.address, stores.offset)?.into_iter().enumerate() {
-                let one = self.of_lane(ty, &together, (count, lane));
-                self.line(format!("store <{count} x {ty}> {one}, ptr {at}, align {bytes}"));
-            }
-        } else {
-            for (n, name) in names.iter().enumerate() {
-                let at = self.pointers(&all, stores.offset + n as i64 * i64::from(bytes));
-                self.scatter(ty, bytes, name, &at, &full::<LANES>());
-            }
-        }
-        if let Some([_, _, out]) = &ways {
-            self.line(format!("br label %{out}"));
-            self.begin(out);
-        }
-        Ok(())
+    fn how(&self) -> &'static str {
+        if self.whole { "volatile " } else { "" }
     }
 
-    /// Whether structures of so many bytes are accessed lane by lane where they are in no row: wherever they lie, that is faster than an access for
-    /// each of their numbers.
-    fn goes_by_lanes(&self, address: Value, size: usize) -> bool {
-        (8..=MOST_BYTES).contains(&size) && size.is_power_of_two() && self.shape(address) != UNIFORM
-    }
-
-    /// The row in which structures of so many bytes lie, where all lanes are there.
-    pub(super) fn structure_row(&mut self, address: Value, size: usize) -> Result<Option<Row>, Refusal> {
-        if self.mask.is_some() {
-            return Ok(None);
-        }
-        let row = self.row_of(address, 0)?;
-        Ok(row.filter(|row| row.step == size as i64 && row.valid != "false"))
-    }
-
-    /// Of `count` numbers of each lane, number by number, those of a lane.
-    pub(super) fn of_lane(&mut self, ty: &str, all: &str, (count, lane): (usize, usize)) -> String {
-        let wide = format!("<{} x {ty}>", LANES * count);
-        let own: Vec<String> = (0..count).map(|n| format!("i32 {}", n * LANES + lane)).collect();
-        let own = format!("<{count} x i32> <{}>", own.join(", "));
-        self.make(format!("shufflevector {wide} {all}, {wide} poison, {own}"))
+    fn align(&self) -> usize {
+        if self.whole { self.size() } else { self.ty.bytes() as usize }
     }
 }
 

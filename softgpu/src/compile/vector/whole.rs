@@ -5,7 +5,8 @@
 use cranelift_codegen::ir::{Inst, InstructionData, Opcode, Value};
 
 use super::flow::Refusal;
-use super::shape::{Shape, UNIFORM};
+use super::shape::UNIFORM;
+use super::structures::Numbers;
 use super::translate::{Form, Translator, scalar_type};
 
 /// A number of 16 bytes.
@@ -19,8 +20,6 @@ pub(super) enum Whole {
     Built(Vec<Value>),
 }
 
-/// Lanes that are further apart are found one by one.
-const MOST_STEP: u64 = 1 << 20;
 /// Bytes of such a number.
 const BYTES: usize = 16;
 /// The most bytes that a lane accesses at once.
@@ -74,7 +73,13 @@ impl<const LANES: usize> Translator<'_, LANES> {
                         let name = parts.get(usize::from(imm)).cloned();
                         self.define(result, Form::Vector, name.ok_or("a component that is not there")?)?;
                     }
-                    Whole::Built(_) => return Err("a component of a vector that was put together".into()),
+                    // What the thread has stored there itself.
+                    Whole::Built(parts) => {
+                        let part = *parts.get(usize::from(imm)).ok_or("a component that is not there")?;
+                        let form = if self.shape(result) == UNIFORM { Form::Scalar } else { Form::Vector };
+                        let name = self.get(part, form)?;
+                        self.define(result, form, name)?;
+                    }
                 }
             }
             _ => return Ok(false),
@@ -102,39 +107,9 @@ impl<const LANES: usize> Translator<'_, LANES> {
             let name = self.make(format!("load volatile <{count} x {ty}>, ptr {at}, align {BYTES}"));
             return Ok(Whole::Same(self.make(format!("freeze <{count} x {ty}> {name}"))));
         }
-        // Of a row processors take no aligned 16 bytes apart.
-        let row = self.structure_row(address, BYTES)?;
-        let ways = row.as_ref().and_then(|row| self.divide(row));
-        let wide = format!("<{} x {ty}>", LANES * count);
-        let mut all = String::new();
-        if let Some(row) = &row {
-            self.fetch_ahead(row, address, BYTES as u32, offset);
-            let at = self.pointer(&row.first, offset);
-            all = self.make(format!("load volatile {wide}, ptr {at}, align {BYTES}"));
-        }
-        if row.is_none() || ways.is_some() {
-            if let Some([_, slow, out]) = &ways {
-                self.line(format!("br label %{out}"));
-                self.begin(slow);
-            }
-            let mut lanes = Vec::new();
-            for at in self.places_of_lanes(address, offset)? {
-                lanes.push(self.make(format!("load volatile <{count} x {ty}>, ptr {at}, align {BYTES}")));
-            }
-            let other = self.joined(ty, count, lanes);
-            all = match &ways {
-                Some([fast, slow, out]) => {
-                    self.line(format!("br label %{out}"));
-                    self.begin(out);
-                    self.make(format!("phi {wide} [ {all}, %{fast} ], [ {other}, %{slow} ]"))
-                }
-                None => other,
-            };
-        }
-        let parts = (0..count).map(|n| {
-            let part = self.every(ty, &all, (count, n));
-            self.make(format!("freeze <{LANES} x {ty}> {part}"))
-        });
+        let numbers = Numbers { ty: self.type_of(result).lane_type(), count, whole: true };
+        let names = self.load_numbers(address, offset, &numbers)?;
+        let parts = names.into_iter().map(|name| self.make(format!("freeze <{LANES} x {ty}> {name}")));
         Ok(Whole::Loaded(parts.collect()))
     }
 
@@ -161,37 +136,14 @@ impl<const LANES: usize> Translator<'_, LANES> {
         for &part in &parts {
             names.push(self.get(part, Form::Vector)?);
         }
-        let all = self.joined(ty, LANES, names);
-        let wide = format!("<{} x {ty}>", LANES * count);
-        let row = self.structure_row(address, BYTES)?;
-        let ways = row.as_ref().and_then(|row| self.divide(row));
-        if let Some(row) = &row {
-            let sorted = self.by_lanes(ty, &all, count);
-            let at = self.pointer(&row.first, offset);
-            self.line(format!("store volatile {wide} {sorted}, ptr {at}, align {BYTES}"));
-            let Some([_, slow, out]) = &ways else { return Ok(()) };
-            self.line(format!("br label %{out}"));
-            self.begin(slow);
-        }
-        for (lane, at) in self.places_of_lanes(address, offset)?.into_iter().enumerate() {
-            let one = self.of_lane(ty, &all, (count, lane));
-            self.line(format!("store volatile <{count} x {ty}> {one}, ptr {at}, align {BYTES}"));
-        }
-        if let Some([_, _, out]) = &ways {
-            self.line(format!("br label %{out}"));
-            self.begin(out);
-        }
-        Ok(())
+        let numbers = Numbers { ty: self.type_of(value).lane_type(), count, whole: true };
+        self.store_numbers(names, address, offset, &numbers)
     }
 
     /// A pointer for each lane: to the place that it names, or, where it is not there, to one that is nobody's, with [`MOST_BYTES`].
     pub(super) fn places_of_lanes(&mut self, address: Value, offset: i64) -> Result<Vec<String>, Refusal> {
-        if let Shape::Affine { step, guarded: false } = self.shape(address)
-            && self.mask.is_none()
-            && step.unsigned_abs() <= MOST_STEP
-        {
-            let first = self.get(address, Form::Scalar)?;
-            return Ok((0..LANES as i64).map(|lane| self.pointer(&first, offset + lane * step)).collect());
+        if let Some(places) = self.places(address, offset)? {
+            return Ok(places);
         }
         let all = self.get(address, Form::Vector)?;
         let mut at = self.pointers(&all, offset);
