@@ -9,6 +9,7 @@
 //! What there is to execute stands in two tables: opcodes, as they are written, in `opcode`, and the operations that
 //! they come down to in `op`.
 
+mod alike;
 mod budget;
 mod classes;
 mod code;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use cranelift_codegen::ir;
 
+use super::alike::{self, Alike};
 use super::flow::{Access, Flow, Liveness, instructions, visit};
 use super::op::Op;
 use super::vars::Vars;
@@ -107,7 +108,8 @@ impl SavedRegisters {
             live.retain(|reg| !skip[*reg as usize]);
             saved.push(live);
         }
-        let (places, bytes) = places(&saved, classes);
+        let alike = alike::find(function, ops, vars, flow);
+        let (places, bytes) = places(&saved, classes, &alike);
         let clean = clean(function, ops, vars, flow, count, &saved, &at_block);
         let needed = needed(function, flow, liveness, yields, skip, &clean);
         Self { places, clean, needed, bytes }
@@ -129,8 +131,8 @@ impl SavedRegisters {
     }
 }
 
-/// Gives registers places such that no two which are saved at one cut overlap.
-fn places(saved: &[Vec<u32>], classes: &[ir::Type]) -> (HashMap<u32, u32>, u32) {
+/// Gives registers places such that no two which are saved at one cut overlap, and none which lanes have alike is where they have another one otherwise.
+fn places(saved: &[Vec<u32>], classes: &[ir::Type], alike: &[Alike]) -> (HashMap<u32, u32>, u32) {
     let words = saved.len().div_ceil(64);
     let mut cuts: HashMap<u32, Vec<u64>> = HashMap::new();
     for (cut, registers) in saved.iter().enumerate() {
@@ -144,21 +146,26 @@ fn places(saved: &[Vec<u32>], classes: &[ir::Type]) -> (HashMap<u32, u32>, u32) 
         let busy: u32 = cuts[&reg].iter().map(|w| w.count_ones()).sum();
         (std::cmp::Reverse(classes[reg as usize].bytes()), std::cmp::Reverse(busy), reg)
     });
-    let mut slots: Vec<(u32, u32, Vec<u64>)> = Vec::new();
+    // Those that each lane has for itself may be of any type.
+    let kind = |reg: u32| match (alike[reg as usize], classes[reg as usize]) {
+        (Alike::Not, ty) => (ty.bytes(), Alike::Not, None),
+        (alike, ty) => (ty.bytes(), alike, Some(ty)),
+    };
+    let mut slots = Vec::new();
     let mut places = HashMap::new();
     let mut end = 0;
     for reg in order {
-        let (size, mine) = (classes[reg as usize].bytes(), &cuts[&reg]);
-        let free = slots
-            .iter_mut()
-            .find(|(_, width, taken)| *width == size && taken.iter().zip(mine).all(|(a, b)| a & b == 0));
+        let (kind, mine) = (kind(reg), &cuts[&reg]);
+        let is_free = |taken: &[u64]| taken.iter().zip(mine).all(|(a, b)| a & b == 0);
+        let free =
+            slots.iter_mut().find(|(_, other, taken): &&mut (_, _, Vec<_>)| *other == kind && is_free(taken));
         if let Some((at, _, taken)) = free {
             taken.iter_mut().zip(mine).for_each(|(a, b)| *a |= b);
             places.insert(reg, *at);
         } else {
-            slots.push((end, size, mine.clone()));
+            slots.push((end, kind, mine.clone()));
             places.insert(reg, end);
-            end += size;
+            end += kind.0;
         }
     }
     (places, end.next_multiple_of(16))

@@ -93,6 +93,10 @@ const KERNELS: &[Row] = &[
     ("wide_structures", |n| line(n, 128), 0),
     ("wide_structures", |n| line(n, 24), 0),
     ("stored_and_loaded", |n| line(n, 128), 0),
+    // Loops with several beginnings.
+    ("beginnings", |n| line(n, 128), 5),
+    ("beginnings", |n| line(n, 96), 0),
+    ("beginnings", |n| line(n, 40), 0),
     // Of vectors that are stored meanwhile, no parts are loaded.
     ("passing_vectors", |_| ([4, 1, 1], [96, 1, 1]), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.

@@ -741,3 +741,45 @@ extern "C" __global__ void stored_and_loaded(const float *in, float *out, int n)
     __stcg(own, w);
     out[n / 2 + i] = float(((unsigned long long)own - (unsigned long long)out) % 1009);
 }
+
+// Loops round loops that have a barrier and may have no turns: behind it threads go on in the middle of both.
+extern "C" __global__ void beginnings(const float *in, float *out, int n)
+{
+    __shared__ float part[2][128];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, now = 0, turns = 0;
+    float sum = 0, last = 0;
+    part[0][t] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (int r = 0; r < 3 + blockIdx.x % 3; r++) {
+        float kept = sum * 0.5f;
+        for (unsigned d = 1 + r * (blockIdx.x % 5) * 32; d < blockDim.x; d *= 2) {
+            float value = part[now][t];
+            if (t >= d)
+                value += part[now][t - d] * 0.25f;
+            now ^= 1;
+            part[now][t] = value;
+            turns += d & 3;
+            __syncthreads();
+            last = value - kept;
+        }
+        sum += last;
+        switch ((r + blockIdx.x) % 5) {
+        case 0: sum += t; break;
+        case 1: sum *= 0.75f; break;
+        case 2: last = 0; break;
+        case 3: sum -= now; break;
+        default: turns ^= 5;
+        }
+    }
+    if (blockDim.x % 32 == 0)
+        for (int k = 0; k < 4; k++) {
+            float most = last;
+            for (int d = k * blockIdx.x % 40; d < 32; d += 8) {
+                sum += __shfl_xor_sync(~0u, most, d);
+                most = fmaxf(most, sum);
+            }
+            last = most * k;
+        }
+    if (i < n)
+        out[i] = sum + last + turns + now;
+}

@@ -12,6 +12,9 @@ use crate::abi::Thread;
 /// Why a kernel is not translated.
 pub(super) type Refusal = String;
 
+/// That of a kernel in whose control flow a loop has several beginnings.
+pub(super) const SEVERAL: &str = "a loop with several beginnings";
+
 /// An edge of the control flow: where it leads, and with what values.
 #[derive(Debug, Clone)]
 pub(super) struct Edge {
@@ -75,6 +78,23 @@ pub(super) fn destinations(func: &Function, inst: Inst) -> Result<Vec<(Block, Ve
         .collect()
 }
 
+/// The instruction that ends a block.
+fn last_of(func: &Function, block: Block) -> Result<Inst, Refusal> {
+    func.layout.last_inst(block).ok_or_else(|| "an empty block".into())
+}
+
+/// The first block of a kernel, and the first one of each of its threads.
+pub(super) fn beginning(func: &Function) -> Result<(Block, Block), Refusal> {
+    let entry = func.layout.entry_block().ok_or("no entry")?;
+    let threads = func.dfg.block_params(entry)[0];
+    let header = destinations(func, last_of(func, entry)?)?
+        .into_iter()
+        .find(|(block, args)| args[..] == [threads] && func.dfg.block_params(*block).len() == 1)
+        .ok_or("no loop over threads")?
+        .0;
+    Ok((entry, header))
+}
+
 impl Flow {
     /// The number that stands for the end of all threads.
     pub(super) fn exit(&self) -> usize {
@@ -83,14 +103,8 @@ impl Flow {
 
     /// Looks at a kernel.
     pub(super) fn new(func: &Function) -> Result<Self, Refusal> {
-        let entry = func.layout.entry_block().ok_or("no entry")?;
-        let threads = func.dfg.block_params(entry)[0];
-        let last = |block| func.layout.last_inst(block).ok_or_else(|| Refusal::from("an empty block"));
-        let header = destinations(func, last(entry)?)?
-            .into_iter()
-            .find(|(block, args)| args[..] == [threads] && func.dfg.block_params(*block).len() == 1)
-            .ok_or("no loop over threads")?
-            .0;
+        let (entry, header) = beginning(func)?;
+        let last = |block| last_of(func, block);
         let thread = func.dfg.block_params(header)[0];
         let mut latch = None;
         for block in func.layout.blocks().filter(|&block| block != entry) {
@@ -252,7 +266,7 @@ impl Flow {
             }
             let inside = |b: usize| open.last().is_none_or(|&l| self.loops[l].has[b]);
             let best = (0..ready.len()).filter(|&i| inside(ready[i])).min_by_key(|&i| numbers[ready[i]]);
-            let block = ready.swap_remove(best.ok_or("a loop with several beginnings")?);
+            let block = ready.swap_remove(best.ok_or(SEVERAL)?);
             self.place[block] = self.order.len();
             self.order.push(block);
             for (number, l) in self.loops.iter_mut().enumerate() {
@@ -273,7 +287,7 @@ impl Flow {
                 }
             }
         }
-        if self.order.len() < count { Err("a loop with several beginnings".into()) } else { Ok(()) }
+        if self.order.len() < count { Err(SEVERAL.into()) } else { Ok(()) }
     }
 }
 

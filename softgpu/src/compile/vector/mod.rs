@@ -25,6 +25,7 @@ mod phases;
 mod rows;
 mod segments;
 mod shape;
+mod split;
 mod structures;
 mod translate;
 mod whole;
@@ -241,7 +242,14 @@ impl Compiler {
         if SHOWS {
             eprintln!("{}", func.display());
         }
-        let flow = flow::Flow::new(func)?;
+        let own;
+        let (func, flow) = match flow::Flow::new(func) {
+            Err(why) if why == flow::SEVERAL => {
+                own = split::with_single_beginnings(func, flow::beginning(func)?.1)?;
+                (&own, flow::Flow::new(&own)?)
+            }
+            flow => (func, flow?),
+        };
         let shapes = shape::Shapes::new(func, &flow, state_bytes, shape::Span::Group)?;
         let attributes = llvm::processor()?;
         let translated = if lanes == WIDTHS[0] {
