@@ -25,6 +25,12 @@ pub(super) struct Forms {
     /// The same of memory of which the text does not say where it is.
     generic: Vec<Option<(Access, bool)>>,
     exchanging: Vec<Option<Access>>,
+    /// Those whose text does not say in what memory anything is,
+    placeless: Vec<bool>,
+    /// those that a warp makes as one,
+    as_one: Vec<bool>,
+    /// and those that wait for copies made in the background.
+    waiting: Vec<bool>,
     /// Whether there are any volatile accesses to what is shared memory, or may be.
     pub(super) volatile: bool,
 }
@@ -41,7 +47,26 @@ impl Forms {
         let generic = access(|form| form.spaces.is_empty());
         let exchanging = std::iter::repeat_n(None, synthetic).chain(forms.iter().map(exchanging)).collect();
         let volatile = shared.iter().chain(&generic).flatten().any(|&(_, volatile)| volatile);
-        Self { shared, generic, exchanging, volatile }
+        let all = |is: fn(&Form) -> bool| -> Vec<bool> {
+            std::iter::repeat_n(false, synthetic).chain(forms.iter().map(is)).collect()
+        };
+        let placeless = all(|form| form.spaces.is_empty());
+        let as_one = all(|form| matches!(form.opcode, Opcode::Ldmatrix | Opcode::Stmatrix | Opcode::Wmma));
+        let waiting = all(|form| {
+            let waits = form.has("wait_group") || form.has("wait_all");
+            form.opcode == Opcode::Cp && waits && !form.has("bulk")
+        });
+        Self { shared, generic, exchanging, placeless, as_one, waiting, volatile }
+    }
+
+    /// Whether the text of an instruction does not say in what memory it accesses anything.
+    pub(super) fn is_generic(&self, instruction: &Instruction) -> bool {
+        self.placeless[instruction.form.0 as usize]
+    }
+
+    /// Whether an instruction waits for copies made in the background.
+    pub(super) fn waits_for_copies(&self, instruction: &Instruction) -> bool {
+        self.waiting[instruction.form.0 as usize]
     }
 
     /// The statements of a function that access memory which lanes share and of which the text does not say that others look,
@@ -57,7 +82,9 @@ impl Forms {
     /// Whether an instruction accesses memory that lanes share, or may.
     pub(super) fn accesses(&self, instruction: &Instruction) -> bool {
         let form = instruction.form.0 as usize;
-        self.exchanging[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some()
+        let own =
+            self.exchanging[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some();
+        own || self.as_one[form]
     }
 
     /// Whether a function has volatile accesses of which the text does not say to what memory.
@@ -92,6 +119,12 @@ fn access(form: &Form) -> Option<(Access, bool)> {
 
 /// See [`Forms::exchanging`].
 fn exchanging(form: &Form) -> Option<Access> {
+    // A copy made in the background is there when a lane has waited for it, as its own stores are.
+    if let (Opcode::Cp, [Space::Shared | Space::SharedCta, Space::Global], false) =
+        (form.opcode, &form.spaces[..], form.has("bulk"))
+    {
+        return Some(Access::Store);
+    }
     if !matches!(form.spaces[..], [] | [Space::Global | Space::Shared | Space::SharedCta]) {
         return None;
     }
@@ -194,6 +227,7 @@ impl<'a> Accesses<'a> {
     /// Whether a statement accesses the block's memory.
     pub(super) fn is_shared(&self, at: usize, op: &Op) -> bool {
         let said = matches!(op, Op::Atom { shared: true, .. })
+            || matches!(op, Op::CpAsync { .. })
             || matches!(op, Op::Ld { place, .. } | Op::St { place, .. } if *place == MemoryTarget::Shared);
         said || self.shared.contains(&at)
     }

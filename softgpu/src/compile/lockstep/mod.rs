@@ -14,6 +14,8 @@
 //!
 //! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`beside`], [`copies`]), or says that all of them are through ([`done`]).
 //!
+//! What a warp loads or stores as one (`ldmatrix`) comes behind what its lanes have stored, and before what they load ([`collective`]).
+//!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
 //! What a kernel's functions do counts as if they stood in it ([`calls`]), and what it keeps in local memory as if it were in registers ([`slots`]). Where lanes wait, the text is put in an order in which they meet ([`order`]).
@@ -23,6 +25,7 @@ mod address;
 mod ahead;
 mod beside;
 mod calls;
+mod collective;
 mod copies;
 mod done;
 mod exchange;
@@ -56,6 +59,10 @@ fn accessed<'a>(instruction: &'a Instruction, op: &Op) -> Option<(&'a Operand, i
         Op::Ld { ty, vector, .. } => (1, ty, vector),
         Op::St { ty, vector, .. } => (0, ty, vector),
         Op::Atom { ty, vector, result, .. } => (usize::from(result), ty, vector),
+        Op::CpAsync { .. } => {
+            let Some(&Operand::Int(bytes, _)) = instruction.operands.get(2) else { return None };
+            return Some((instruction.operands.first()?, bytes as i64));
+        }
         _ => return None,
     };
     Some((instruction.operands.get(index)?, i64::from(ty.bits() / 8) * i64::from(vector)))
@@ -132,6 +139,7 @@ struct Looks {
     gathers: bool,
     copies: bool,
     done: bool,
+    collective: bool,
 }
 
 impl Looks {
@@ -146,11 +154,12 @@ impl Looks {
             gathers: gather::gathers(function, ops),
             copies: copies::are_there(function, ops),
             done: done::are_there(function, ops),
+            collective: collective::are_there(function, ops),
         }
     }
 
     fn finds_any(&self) -> bool {
-        self.exchange || self.hasty || self.gathers || self.copies || self.done
+        self.exchange || self.hasty || self.gathers || self.copies || self.done || self.collective
     }
 }
 
@@ -164,7 +173,8 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     if let Cow::Owned(seen) = &seen {
         looks = Looks::at(seen, ops, forms);
     }
-    let (function, Looks { exchanging, count, exchange, hasty, gathers, copies, done }) = (&*seen, looks);
+    let (function, Looks { exchanging, count, exchange, hasty, gathers, copies, done, collective }) =
+        (&*seen, looks);
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops, Rows::Whole)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
@@ -184,6 +194,9 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         let divides = |predicate| addresses.as_ref().is_none_or(|addresses| addresses.divides(predicate));
         let ways = Ways::new(function, &flow, divides);
         converging.extend(gather::places(function, ops, &flow, &ways));
+    }
+    if collective {
+        converging.extend(collective::places(function, ops, forms, &flow));
     }
     let mut yielding = Vec::new();
     if copies {

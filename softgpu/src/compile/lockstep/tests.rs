@@ -926,3 +926,54 @@ fn one_lanes_element_is_among_all_of_them() {
     assert_eq!(one("shl.b32 %r6, %r9, 5;"), 0, "another part");
     assert_eq!(one("shl.b32 %r10, %r9, 2; add.u32 %r6, %r10, 128;"), 0, "another part");
 }
+
+#[test]
+fn what_a_warp_accesses_as_one_comes_between_what_its_lanes_do() {
+    let registers = "shl.b32 %r3, %r1, 2; mov.u32 %r4, s; add.u32 %r5, %r4, %r3; mul.lo.u32 %r6, %r2, 16; add.u32 %r7, %r4, %r6;";
+    let body = |text: &str| kernel(&format!("{registers} {text}"));
+    let (store, load) = ("st.shared.u32 [%r5], %r1;", "ld.shared.u32 %r8, [%r7]; st.global.u32 [%rd2], %r8;");
+    let rows = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r7]; st.global.u32 [%rd2], %r9;";
+    assert_eq!(body(&format!("{store} {rows}")), 1);
+    assert_eq!(body(&format!("{store} bar.warp.sync -1; {rows}")), 0);
+    assert_eq!(body(&format!("{store} {rows} {rows}")), 1, "they have met");
+    assert_eq!(body(rows), 0);
+    assert_eq!(body(&format!("L: {rows} {store} setp.lt.u32 %p2, %r9, 5; @%p2 bra L;")), 1);
+    assert_eq!(body(&format!("L: {rows} {store} bar.sync 0; setp.lt.u32 %p2, %r9, 5; @%p2 bra L;")), 0);
+    let put = "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r7], {%r1};";
+    assert_eq!(body(&format!("{put} {load}")), 1);
+    assert_eq!(body(&format!("{put} {put} {load}")), 1, "behind the last one");
+    assert_eq!(body(&format!("{put} bar.sync 0; {load}")), 0);
+    assert_eq!(body(put), 0);
+    let all = "{%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17}";
+    let get = format!("wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {all}, [%r4];");
+    let put = format!("wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r4], {all};");
+    assert_eq!(body(&format!("{put} {load}")), 1);
+    assert_eq!(body(&format!("{store} {get} st.global.u32 [%rd2], %r10;")), 1);
+    assert_eq!(body(&format!("{get} {put}")), 1, "all have loaded");
+    assert_eq!(body(&format!("{get} bar.warp.sync -1; {put}")), 0);
+    assert_eq!(body(&format!("{load} {put}")), 1);
+    let elsewhere = put.replace(".shared", ".global").replace("[%r4]", "[%rd9]");
+    assert_eq!(body(&format!("{elsewhere} {load}")), 0, "other memory");
+}
+
+#[test]
+fn copies_in_the_background_are_a_lanes_stores() {
+    let copy = |text: &str| {
+        kernel(&format!(
+            "shl.b32 %r3, %r2, 4; mov.u32 %r4, s; add.u32 %r5, %r4, %r3; shl.b32 %r6, %r2, 2; add.u32 %r7, %r4, %r6;
+             cp.async.cg.shared.global [%r5], [%rd1], 16; cp.async.commit_group; {text}"
+        ))
+    };
+    let waits = "cp.async.wait_group 0;";
+    let others = "ld.shared.u32 %r8, [%r7+128]; st.global.u32 [%rd2], %r8;";
+    assert_eq!(copy(&format!("{waits} {others}")), 1);
+    assert_eq!(copy(&format!("{waits} bar.warp.sync -1; {others}")), 0);
+    assert_eq!(
+        copy(&format!("{waits} ld.shared.u32 %r8, [%r5+4]; st.global.u32 [%rd2], %r8;")),
+        0,
+        "its own"
+    );
+    let rows = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r5]; st.global.u32 [%rd2], %r9;";
+    assert_eq!(copy(&format!("{waits} {rows}")), 1);
+    assert_eq!(copy(rows), 0, "what is not waited for is for another turn");
+}
