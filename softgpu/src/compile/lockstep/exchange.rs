@@ -260,8 +260,16 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
             })),
         };
     }
-    // So do lanes that have a column each, in which data tell the place.
-    if own_parts || of_data && lane.0 == lane.1 && lane.0 != 0 {
+    // So do lanes that have a column each, in which data tell the place. In the block's memory data that are each lane's own may lead from its element to another lane's, if these lie side by side.
+    let leads_to_others = |&(t, factor): &(u32, i64)| {
+        let Term { kind, by_lane, of_data, .. } = term(t);
+        let elements =
+            factor.wrapping_rem(lane.0) == 0 && factor.wrapping_div(lane.0).unsigned_abs() < WARP as u64;
+        of_data && by_lane && kind != Kind::Product && elements
+    };
+    let side_by_side = first.shared && second.shared && lane.0 != 0 && lane.0.unsigned_abs() == size as u64;
+    let own_column = || !(side_by_side && difference.terms.iter().any(leads_to_others));
+    if own_parts || of_data && lane.0 == lane.1 && lane.0 != 0 && own_column() {
         return Conflict::None;
     }
     if by_lane {

@@ -977,3 +977,19 @@ fn copies_in_the_background_are_a_lanes_stores() {
     assert_eq!(copy(&format!("{waits} {rows}")), 1);
     assert_eq!(copy(rows), 0, "what is not waited for is for another turn");
 }
+
+#[test]
+fn data_lead_a_lane_to_anothers_element_but_not_out_of_its_column() {
+    let led = |factor: &str, lane: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; {lane} add.u32 %r5, %r3, %r4; ld.global.u32 %r6, [%rd3]; {factor} add.u32 %r8, %r5, %r7;
+             st.shared.u32 [%r5], %r1; ld.shared.u32 %r9, [%r8]; st.global.u32 [%rd2], %r9;"
+        ))
+    };
+    let by_four = "shl.b32 %r4, %r2, 2;";
+    assert_eq!(led("shl.b32 %r7, %r6, 2;", by_four), 1);
+    assert_eq!(led("popc.b32 %r10, %r6; shl.b32 %r7, %r10, 2;", by_four), 1);
+    assert_eq!(led("shl.b32 %r7, %r6, 7;", by_four), 0, "a row of the lane's column");
+    assert_eq!(led("and.b32 %r10, %r6, 1; shl.b32 %r7, %r10, 1;", by_four), 0, "a part of the element");
+    assert_eq!(led("shl.b32 %r7, %r6, 2;", "shl.b32 %r4, %r2, 5;"), 0, "one of the lane's own elements");
+}
