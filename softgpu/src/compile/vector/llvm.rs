@@ -102,6 +102,10 @@ const OPAQUE_POINTERS: &CStr = c"-opaque-pointers";
 /// finds what they were (LLVM 15, with a crash in half of all compiles of some kernels).
 const STAYS_IN_ORDER: &CStr = c"-twoaddr-reschedule=0";
 
+/// Leaves out the pass that moves logic from general registers to those of masks where that is shorter: on processors with AVX-512 it took half of all the
+/// time of long kernels, whose masks are many.
+const MASKS_STAY: &CStr = c"-disable-x86-domain-reassignment";
+
 // SAFETY: pointers to functions, which any thread may call; each compile has a context of its own.
 unsafe impl Send for Functions {}
 // SAFETY: as above.
@@ -125,7 +129,8 @@ fn open() -> Result<Functions, String> {
     let library = NAMES.iter().find_map(|&name| Some((name, unsafe { Library::new(name) }.ok()?)));
     let (name, library) = library.ok_or("there is no libLLVM 14 to 23")?;
     let opaque = (name == WITH_TYPED_POINTERS).then_some(OPAQUE_POINTERS);
-    let arguments = [Some(c"rgpu"), Some(STAYS_IN_ORDER), opaque].map(|argument| argument.map(CStr::as_ptr));
+    let arguments = [Some(c"rgpu"), Some(STAYS_IN_ORDER), Some(MASKS_STAY), opaque];
+    let arguments = arguments.map(|argument| argument.map(CStr::as_ptr));
     let arguments: Vec<_> = arguments.into_iter().flatten().collect();
     let functions = Functions::of(library)?;
     // SAFETY: called before anything else of the library, and all arguments are strings. An option that a version does not know is passed over.
