@@ -90,23 +90,27 @@ pub(super) fn find(function: &Function, ops: &[Op], vars: &Vars, flow: &Flow) ->
     let mut apart = vec![false; flow.blocks.len()];
     loop {
         let mut changed = false;
+        // Where lanes that a branch has parted are elsewhere, by the text: up to where it leads, or, behind the end of a loop, all of the loop. How many such parts begin at a
+        // block, and end before it.
+        let mut parts = vec![(0, 0); flow.blocks.len() + 1];
         for (number, block) in flow.blocks.iter().enumerate() {
             for instruction in instructions(function, block) {
                 let op = &ops[instruction.form.0 as usize];
                 changed |= finder.look(instruction, op, vars, apart[number]);
             }
-            let last = instructions(function, block).last();
-            let guard =
-                last.and_then(|last| last.guard).and_then(|guard| finder.known[guard.register.0 as usize]);
-            if guard.is_some_and(|guard| !guard.is_one()) {
-                // Up to where a branch leads in the text some lanes are elsewhere; behind the end of a loop, where it begins again, it is the loop.
+            let guard = instructions(function, block).last().and_then(|last| last.guard);
+            if guard.is_some_and(|guard| finder.parts(guard.register.0)) {
                 for &to in &block.successors {
-                    let between = if to > number { number + 1..to } else { to..number + 1 };
-                    for other in between {
-                        changed |= !std::mem::replace(&mut apart[other], true);
-                    }
+                    let (first, end) = if to > number { (number + 1, to) } else { (to, number + 1) };
+                    parts[first].0 += 1;
+                    parts[end].1 += 1;
                 }
             }
+        }
+        let mut open = 0;
+        for (apart, (begin, end)) in apart.iter_mut().zip(parts) {
+            open += begin - end;
+            changed |= open > 0 && !std::mem::replace(apart, true);
         }
         if !changed {
             return finder.known.into_iter().map(|known| known.unwrap_or(Block)).collect();
@@ -135,12 +139,15 @@ impl Finder {
         }
     }
 
+    /// Whether lanes part at a predicate.
+    fn parts(&self, predicate: u32) -> bool {
+        self.known[predicate as usize].is_some_and(|known| !known.is_one())
+    }
+
     /// Looks at an instruction; whether something is known now that was not.
     fn look(&mut self, instruction: &Instruction, op: &Op, vars: &Vars, apart: bool) -> bool {
         let mut alike = self.result(instruction, op, vars);
-        if let Some(guard) = instruction.guard
-            && self.known[guard.register.0 as usize].is_some_and(|guard| !guard.is_one())
-        {
+        if instruction.guard.is_some_and(|guard| self.parts(guard.register.0)) {
             alike = Some(Not);
         }
         let mut changed = false;

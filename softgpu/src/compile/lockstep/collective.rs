@@ -182,8 +182,8 @@ pub(super) fn places(function: &Function, ops: &[Op], forms: &Forms, flow: &Flow
                     loads = 0;
                 }
             }
-            changed |= behind[number] != loads;
-            behind[number] = loads;
+            loads |= behind[number];
+            changed |= std::mem::replace(&mut behind[number], loads) != loads;
         }
         if !changed {
             return places;
