@@ -5,7 +5,7 @@ use super::module;
 use super::ops::{self, Class};
 use super::program::{
     COUNTER_BYTES, COUNTER_START, COUNTERS, Condition, Guard, MOVED, OWN_ATOMICS, Program, REDUCTIONS,
-    SHUFFLES, Space, Statement, Uniform, VOTES, Value,
+    SHUFFLES, Space, Statement, Turns, Uniform, VOTES, Value,
 };
 use super::write::Used;
 
@@ -211,7 +211,13 @@ impl Machine<'_> {
                     self.run(threads, body, &those);
                 }
             }
-            S::UniformLoop(count, body) => (0..*count).for_each(|_| self.run(threads, body, here)),
+            S::UniformLoop(turns, body) => {
+                let turns = match *turns {
+                    Turns::Given(turns) => turns,
+                    Turns::ByBlock(number) => (self.number + number) % 3,
+                };
+                (0..turns).for_each(|_| self.run(threads, body, here));
+            }
             S::Switch(value, arms) => {
                 let choices: Vec<usize> =
                     threads.iter().map(|t| t.value(*value) as usize % arms.len()).collect();

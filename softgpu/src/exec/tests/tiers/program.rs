@@ -110,6 +110,15 @@ pub(super) const REDUCTIONS: [&str; 8] =
     ["add.u32", "min.s32", "max.s32", "min.u32", "max.u32", "and.b32", "or.b32", "xor.b32"];
 pub(super) const VOTES: [&str; 4] = ["all", "any", "uni", "ballot"];
 
+/// How many turns a loop has in all threads of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turns {
+    /// So many, at least one.
+    Given(u32),
+    /// None, one or two: the rest of the block's number and this one by three.
+    ByBlock(u32),
+}
+
 #[derive(Debug, Clone)]
 pub(super) enum Statement {
     /// One of [`ops::all`].
@@ -140,7 +149,7 @@ pub(super) enum Statement {
     UniformIf(Uniform, Vec<Statement>, Vec<Statement>),
     /// As often as the low bits of a value say, at least once.
     Loop(Value, Vec<Statement>),
-    UniformLoop(u32, Vec<Statement>),
+    UniformLoop(Turns, Vec<Statement>),
     Switch(Value, Vec<Vec<Statement>>),
     /// A loop that is left, and gone on with, from anywhere in it. No operations of a warp are in it.
     Wild(Value, Vec<Statement>),
@@ -422,7 +431,8 @@ impl Generator {
                     S::UniformIf(uniform, self.block(together, depth - 1), self.block(together, depth - 1))
                 }
                 14 if depth > 0 => {
-                    S::UniformLoop(1 + self.random.below(3) as u32, self.block(together, depth - 1))
+                    let turns = Turns::Given(1 + self.random.below(3) as u32);
+                    S::UniformLoop(turns, self.block(together, depth - 1))
                 }
                 15 if depth > 0 => {
                     self.wild += 1;
@@ -562,5 +572,26 @@ pub(super) fn generate(seed: u64) -> Program {
         kernel.insert(kernel.len() / 2, Statement::Pause);
         kernel.insert(0, Statement::Pause);
     }
+    // Loops in each other that may have no turns, so that threads which go on behind a barrier are in the middle of all of them.
+    if seed % 8 == 6 {
+        functions.iter_mut().for_each(|body| loop_by_block(body));
+        loop_by_block(&mut kernel);
+        for number in 0..2 {
+            let inner = kernel.split_off(kernel.len() / 3);
+            kernel.push(Statement::UniformLoop(Turns::ByBlock(number + (seed / 8) as u32 % 3), inner));
+        }
+    }
     Program { functions, together, kernel }
+}
+
+/// Has the number of the block tell how many turns loops have.
+fn loop_by_block(statements: &mut [Statement]) {
+    for statement in statements {
+        if let Statement::UniformLoop(turns, _) = statement
+            && let Turns::Given(number) = *turns
+        {
+            *turns = Turns::ByBlock(number);
+        }
+        statement.bodies().into_iter().for_each(|body| loop_by_block(body));
+    }
 }

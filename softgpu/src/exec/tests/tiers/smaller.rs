@@ -46,7 +46,8 @@ fn cut(body: &mut Vec<Statement>, left: &mut usize) -> bool {
 }
 
 impl Statement {
-    fn bodies(&mut self) -> Vec<&mut Vec<Statement>> {
+    /// What is in it.
+    pub(super) fn bodies(&mut self) -> Vec<&mut Vec<Statement>> {
         match self {
             Self::If(_, a, b) | Self::UniformIf(_, a, b) | Self::Rotated(_, _, a, b) => vec![a, b],
             Self::Loop(_, a) | Self::UniformLoop(_, a) | Self::Wild(_, a) => vec![a],

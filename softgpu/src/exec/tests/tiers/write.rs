@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::ops::{self, Class, canonical_text};
-use super::program::{COUNTERS, Condition, Guard, MOVED, OWN_ATOMICS, Space, Statement, Uniform, Value};
+use super::program::{
+    COUNTERS, Condition, Guard, MOVED, OWN_ATOMICS, Space, Statement, Turns, Uniform, Value,
+};
 
 /// What a body makes use of.
 #[derive(Debug, Clone, Default)]
@@ -231,17 +233,25 @@ impl Writer {
                 // Lanes leave one by one; warp operations of all need them together again.
                 self.together();
             }
-            S::UniformLoop(count, body) => {
-                let (begin, counter) = (self.label(), self.counter());
+            S::UniformLoop(turns, body) => {
+                let (begin, end, counter) = (self.label(), self.label(), self.counter());
                 let (outer, inner) = (self.mask(), self.next_mask());
-                self.line(format!("mov.u32 {counter}, {count};"));
+                match turns {
+                    Turns::Given(turns) => self.line(format!("mov.u32 {counter}, {turns};")),
+                    Turns::ByBlock(number) => self.line(format!(
+                        "mov.u32 {counter}, %ctaid.x; add.u32 {counter}, {counter}, {number}; rem.u32 {counter}, {counter}, 3;"
+                    )),
+                }
                 if self.masks {
                     self.line(format!("mov.b32 {inner}, {outer};"));
                 }
                 self.line(format!("{begin}:"));
+                if matches!(turns, Turns::ByBlock(_)) {
+                    self.line(format!("setp.eq.u32 q0, {counter}, 0; @q0 bra.uni {end};"));
+                }
                 self.deeper(body);
                 self.line(format!(
-                    "sub.u32 {counter}, {counter}, 1; setp.ne.u32 q0, {counter}, 0; @q0 bra {begin};"
+                    "sub.u32 {counter}, {counter}, 1; setp.ne.u32 q0, {counter}, 0; @q0 bra {begin};\n{end}:"
                 ));
             }
             S::Switch(value, arms) => self.switch(*value, arms),
