@@ -330,6 +330,21 @@ __global__ void as_one(const int* in, int* out) {
     for (int i = lane; i < 256; i += 32) out[WARPS * 128 + warp * 256 + i] = (int)sums[warp][i];
 }
 
+// Tiles of four lanes leave a loop with a shuffle in different turns; behind it all lanes of the warp add up their numbers. And half of each warp shuffles by itself before that.
+__global__ void scan_behind_tiles(const int* in, int* out) {
+    __shared__ volatile int sums[2][WARPS][32];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, value = in[threadIdx.x] & 0xffff;
+    unsigned tile = 15u << (lane & ~3);
+    for (int turn = 0; turn <= lane / 4 % 5; turn++) value += __shfl_xor_sync(tile, value, 1 + turn % 3);
+    sums[0][warp][lane] = value;
+    for (int by = 1; by < 32; by *= 2)
+        if (lane >= by) sums[0][warp][lane] = sums[0][warp][lane] + sums[0][warp][lane - by];
+    out[threadIdx.x] = sums[0][warp][lane];
+    if (lane < 16) value += __shfl_xor_sync(0xffffu, value, 5);
+    sums[1][warp][lane] = value;
+    out[THREADS + threadIdx.x] = sums[1][warp][lane ^ 9];
+}
+
 static int checked = 0;
 
 static void same(const char* what, int at, long got, long wanted) {
@@ -450,6 +465,23 @@ int main() {
     for (int i = 0; i < WARPS * 256; i++) {
         int turned = i / 256 * 256 + i % 16 * 16 + i / 16 % 16;
         same("as_one, sums", i, out[WARPS * 128 + i], (numbers[turned] & 0xffff) * 2 + 1);
+    }
+    RUN(scan_behind_tiles<<<1, THREADS>>>(in, out));
+    for (int warp = 0; warp < WARPS; warp++) {
+        int values[32], next[32], sum = 0;
+        for (int lane = 0; lane < 32; lane++) values[lane] = numbers[warp * 32 + lane] & 0xffff;
+        for (int turn = 0; turn < 5; turn++) {
+            for (int lane = 0; lane < 32; lane++)
+                next[lane] = values[lane] + (turn <= lane / 4 % 5 ? values[lane ^ (1 + turn % 3)] : 0);
+            std::copy(next, next + 32, values);
+        }
+        for (int lane = 0; lane < 32; lane++) {
+            sum += values[lane];
+            same("scan_behind_tiles", warp * 32 + lane, out[warp * 32 + lane], sum);
+            int other = lane ^ 9;
+            int wanted = values[other] + (other < 16 ? values[other ^ 5] : 0);
+            same("scan_behind_tiles, halves", warp * 32 + lane, out[THREADS + warp * 32 + lane], wanted);
+        }
     }
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));

@@ -48,7 +48,7 @@ impl<const LANES: usize> Translator<'_, LANES> {
         let rows = self.phases()?.cuts + 1;
         self.places.push_str(&format!(
             "%waits = alloca [{rows} x {WORDS}], align 32\n%goes = alloca {WORDS}, align 32\n\
-             %stops = alloca i128\n%turns = alloca i32\n%warp = alloca i64\n%chosen = alloca i64\n%made = alloca i32\n%rest = alloca i128\n%some = alloca i64\n"
+             %stops = alloca i128\n%converge = alloca i1\n%turns = alloca i32\n%warp = alloca i64\n%chosen = alloca i64\n%made = alloca i32\n%rest = alloca i128\n%some = alloca i64\n"
         ));
         for row in 0..rows {
             self.nobody_waits(&row.to_string());
@@ -245,14 +245,29 @@ impl<const LANES: usize> Translator<'_, LANES> {
         Ok(())
     }
 
-    /// Where lanes of a warp go on without the others, of which some may have come farther: those first that are the least far.
+    /// Where lanes of a warp go on without the others, of which some may have come farther: those first that are the least far. What others do as
+    /// a warp, or some of one, may lead them there, too, and comes before.
     fn converging(&mut self, stops: &str) -> Result<(), Refusal> {
-        let converging = self.phases()?.converging;
+        let Phases { converging, of_warps, masks, .. } = *self.phases()?;
         self.begin("look.converging");
         let found = self.make(format!("and i128 {stops}, {}", converging as i128));
         let any = self.make(format!("icmp ne i128 {found}, 0"));
-        self.line(format!("br i1 {any}, label %some.stop, label %look.barrier"));
+        self.line(format!(
+            "store i1 {any}, ptr %converge\nbr i1 {any}, label %some.others, label %look.barrier"
+        ));
+        self.begin("some.others");
+        let warps = self.make(format!("and i128 {stops}, {}", of_warps as i128));
+        let any = self.make(format!("icmp ne i128 {warps}, 0"));
+        self.line(format!("store i128 {warps}, ptr %rest\nbr i1 {any}, label %some.warps, label %some.stop"));
+        self.begin("some.warps");
+        self.line("br i1 %warps, label %warps.look, label %leave");
+        // None of them has come whole, and only the executor knows for whom those wait that name others.
+        self.begin("some.none");
+        let unknown = self.make(format!("and i128 {stops}, {}", masks as i128));
+        let any = self.make(format!("icmp ne i128 {unknown}, 0"));
+        self.line(format!("br i1 {any}, label %leave, label %some.stop"));
         self.begin("some.stop");
+        let found = self.make(format!("and i128 {stops}, {}", converging as i128));
         let number = self.lowest(&found);
         let rest = self.without_lowest(&found);
         let own = self.make(format!("xor i128 {found}, {rest}"));
@@ -309,7 +324,10 @@ impl<const LANES: usize> Translator<'_, LANES> {
         self.begin("warps.look");
         let found = self.make("load i128, ptr %rest");
         let any = self.make(format!("icmp ne i128 {found}, 0"));
-        self.line(format!("br i1 {any}, label %warps.stop, label %leave"));
+        self.line(format!("br i1 {any}, label %warps.stop, label %warps.none"));
+        self.begin("warps.none");
+        let converge = self.make("load i1, ptr %converge");
+        self.line(format!("br i1 {converge}, label %some.none, label %leave"));
         self.begin("warps.stop");
         let number = self.lowest(&found);
         let next = self.without_lowest(&found);
