@@ -2,8 +2,6 @@
 // today's. No barrier and no operation of the warp stands between what one lane writes and another one reads. Each shape stood in
 // many programs, in this form or nearly.
 #define EXAMPLE "warp_synchronous"
-#include <mma.h>
-
 #include "common/check.h"
 
 const int BLOCKS = 6, THREADS = 128, WARPS = THREADS / 32;
@@ -301,35 +299,6 @@ __global__ void squeeze(const int* in, int* out, int* left) {
         CHECK(cudaDeviceSynchronize()); \
     } while (0)
 
-// Each lane copies four words in the background and waits for them; then it reads words that others have copied.
-__global__ void copied(const int* in, int* out) {
-    __shared__ __align__(16) int words[THREADS * 4];
-    int first = threadIdx.x / 32 * 128, lane = threadIdx.x % 32;
-    unsigned to = (unsigned)__cvta_generic_to_shared(words + threadIdx.x * 4);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.commit_group; cp.async.wait_group 0;"
-                 ::"r"(to), "l"(in + threadIdx.x * 4) : "memory");
-    for (int i = 0; i < 4; i++) out[first + i * 32 + lane] = words[first + i * 32 + lane];
-}
-
-// What a warp loads and stores as one, between what its lanes store and load for themselves.
-__global__ void as_one(const int* in, int* out) {
-    __shared__ __align__(128) short rows[WARPS][256];
-    __shared__ __align__(128) float sums[WARPS][256];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int i = lane; i < 256; i += 32) rows[warp][i] = (short)in[warp * 256 + i];
-    unsigned from = (unsigned)__cvta_generic_to_shared(&rows[warp][lane % 16 * 16 + lane / 16 * 8]);
-    int loaded[4];
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded[0]), "=r"(loaded[1]), "=r"(loaded[2]), "=r"(loaded[3]) : "r"(from) : "memory");
-    for (int i = 0; i < 4; i++) out[warp * 128 + i * 32 + lane] = loaded[i];
-    for (int i = lane; i < 256; i += 32) sums[warp][i] = in[warp * 256 + i] & 0xffff;
-    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> sum;
-    nvcuda::wmma::load_matrix_sync(sum, sums[warp], 16, nvcuda::wmma::mem_row_major);
-    for (int i = 0; i < sum.num_elements; i++) sum.x[i] = sum.x[i] * 2 + 1;
-    nvcuda::wmma::store_matrix_sync(sums[warp], sum, 16, nvcuda::wmma::mem_col_major);
-    for (int i = lane; i < 256; i += 32) out[WARPS * 128 + warp * 256 + i] = (int)sums[warp][i];
-}
-
 // Tiles of four lanes leave a loop with a shuffle in different turns; behind it all lanes of the warp add up their numbers. And half of each warp shuffles by itself before that.
 __global__ void scan_behind_tiles(const int* in, int* out) {
     __shared__ volatile int sums[2][WARPS][32];
@@ -453,18 +422,6 @@ int main() {
             for (int i = 0; i <= lane % 5; i++) counts[numbers[(warp * 32 + lane) * 5 + i] & 63]++, sum++;
         for (int i = 0; i < 64; i++) same("squeeze", i, out[(warp * 32 + i % 32) * 2 + i / 32], counts[i]);
         same("squeezed", warp, more[warp], sum);
-    }
-    RUN(copied<<<1, THREADS>>>(in, out));
-    for (int i = 0; i < THREADS * 4; i++) same("copied", i, out[i], numbers[i]);
-    RUN(as_one<<<1, THREADS>>>(in, out));
-    for (int i = 0; i < WARPS * 128; i++) {
-        int row = i / 32 % 4 % 2 * 8 + i % 32 / 4, column = i / 32 % 4 / 2 * 8 + i % 4 * 2;
-        const int* both = &numbers[i / 128 * 256 + row * 16 + column];
-        same("as_one, rows", i, out[i], (both[0] & 0xffff) | both[1] << 16);
-    }
-    for (int i = 0; i < WARPS * 256; i++) {
-        int turned = i / 256 * 256 + i % 16 * 16 + i / 16 % 16;
-        same("as_one, sums", i, out[WARPS * 128 + i], (numbers[turned] & 0xffff) * 2 + 1);
     }
     RUN(scan_behind_tiles<<<1, THREADS>>>(in, out));
     for (int warp = 0; warp < WARPS; warp++) {

@@ -97,6 +97,9 @@ const KERNELS: &[Row] = &[
     ("beginnings", |n| line(n, 128), 5),
     ("beginnings", |n| line(n, 96), 0),
     ("beginnings", |n| line(n, 40), 0),
+    // What a warp accesses as one.
+    ("as_one", |n| line(n, 128), 0),
+    ("as_one", |n| line(n, 32), 0),
     // Of vectors that are stored meanwhile, no parts are loaded.
     ("passing_vectors", |_| ([4, 1, 1], [96, 1, 1]), 0),
     // Blocks that groups of threads do not divide, and rows shorter than a group.

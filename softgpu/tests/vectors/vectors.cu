@@ -1,5 +1,6 @@
 // Kernels for vectors of threads. All take the same: `n` numbers in, numbers out.
 // nvcc -ptx -arch=sm_80 vectors.cu, comments removed.
+#include <mma.h>
 
 extern "C" __global__ void saxpy(const float *in, float *out, int n)
 {
@@ -782,4 +783,37 @@ extern "C" __global__ void beginnings(const float *in, float *out, int n)
         }
     if (i < n)
         out[i] = sum + last + turns + now;
+}
+
+// What a warp loads and stores as one, between what its lanes store and load for themselves, and copies in the background that others read, without barriers.
+extern "C" __global__ void as_one(const float *in, float *out, int n)
+{
+    __shared__ __align__(128) short rows[4][256];
+    __shared__ __align__(128) float sums[4][256];
+    int t = threadIdx.x, warp = t / 32, lane = t % 32, i = blockIdx.x * blockDim.x + t;
+    if ((i / 32 + 1) * 256 > n)
+        return;
+    const float *own = in + i / 32 * 256;
+    for (int k = lane; k < 256; k += 32)
+        rows[warp][k] = (short)(own[k] * 1000);
+    unsigned from = (unsigned)__cvta_generic_to_shared(&rows[warp][lane % 16 * 16 + lane / 16 * 8]);
+    int loaded[4];
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(loaded[0]), "=r"(loaded[1]), "=r"(loaded[2]), "=r"(loaded[3]) : "r"(from) : "memory");
+    unsigned to = (unsigned)__cvta_generic_to_shared(&sums[warp][lane * 4]);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16; cp.async.cg.shared.global [%0 + 512], [%1 + 512], 16;\n"
+                 "cp.async.commit_group; cp.async.wait_group 0;" ::"r"(to), "l"(own + lane * 4) : "memory");
+    float sum = 0;
+    for (int k = lane; k < 256; k += 32)
+        sum = sum * 3 + sums[warp][k];
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> matrix;
+    nvcuda::wmma::load_matrix_sync(matrix, sums[warp], 16, nvcuda::wmma::mem_row_major);
+    for (int k = 0; k < matrix.num_elements; k++)
+        matrix.x[k] = matrix.x[k] * 2 + 1;
+    nvcuda::wmma::store_matrix_sync(sums[warp], matrix, 16, nvcuda::wmma::mem_col_major);
+    for (int k = lane; k < 256; k += 32)
+        sum = sum * 3 + sums[warp][k];
+    for (int k = 0; k < 4; k++)
+        sum += loaded[k] % 1009 * (k + 1);
+    out[i] = sum;
 }
