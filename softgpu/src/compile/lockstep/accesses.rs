@@ -27,8 +27,6 @@ pub(super) struct Forms {
     exchanging: Vec<Option<Access>>,
     /// Those whose text does not say in what memory anything is,
     placeless: Vec<bool>,
-    /// those that a warp makes as one,
-    as_one: Vec<bool>,
     /// and those that wait for copies made in the background.
     waiting: Vec<bool>,
     /// Whether there are any volatile accesses to what is shared memory, or may be.
@@ -51,12 +49,11 @@ impl Forms {
             std::iter::repeat_n(false, synthetic).chain(forms.iter().map(is)).collect()
         };
         let placeless = all(|form| form.spaces.is_empty());
-        let as_one = all(|form| matches!(form.opcode, Opcode::Ldmatrix | Opcode::Stmatrix | Opcode::Wmma));
         let waiting = all(|form| {
             let waits = form.has("wait_group") || form.has("wait_all");
             form.opcode == Opcode::Cp && waits && !form.has("bulk")
         });
-        Self { shared, generic, exchanging, placeless, as_one, waiting, volatile }
+        Self { shared, generic, exchanging, placeless, waiting, volatile }
     }
 
     /// Whether the text of an instruction does not say in what memory it accesses anything.
@@ -82,9 +79,7 @@ impl Forms {
     /// Whether an instruction accesses memory that lanes share, or may.
     pub(super) fn accesses(&self, instruction: &Instruction) -> bool {
         let form = instruction.form.0 as usize;
-        let own =
-            self.exchanging[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some();
-        own || self.as_one[form]
+        self.exchanging[form].is_some() || self.shared[form].is_some() || self.generic[form].is_some()
     }
 
     /// Whether a function has volatile accesses of which the text does not say to what memory.
@@ -120,10 +115,9 @@ fn access(form: &Form) -> Option<(Access, bool)> {
 /// See [`Forms::exchanging`].
 fn exchanging(form: &Form) -> Option<Access> {
     // A copy made in the background is there when a lane has waited for it, as its own stores are.
-    if let (Opcode::Cp, [Space::Shared | Space::SharedCta, Space::Global], false) =
-        (form.opcode, &form.spaces[..], form.has("bulk"))
-    {
-        return Some(Access::Store);
+    if form.opcode == Opcode::Cp {
+        let copies = matches!(form.spaces[..], [Space::Shared | Space::SharedCta, Space::Global]);
+        return (copies && !form.has("bulk")).then_some(Access::Store);
     }
     if !matches!(form.spaces[..], [] | [Space::Global | Space::Shared | Space::SharedCta]) {
         return None;

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use super::super::inline::{Source, expand};
 use super::accesses::Forms;
 use super::address::instructions;
+use super::collective;
 use rgpu_image::ptx::ast::{Function, FunctionId};
 
 /// Kernels that would have more statements are left as they are.
@@ -58,7 +59,9 @@ impl Called<'_> {
             return Facts::default();
         }
         self.found.insert(id, State::Open { recursive: false });
-        let accesses = instructions(function).any(|(_, instruction)| self.forms.accesses(instruction));
+        let accesses = instructions(function).any(|(_, instruction)| {
+            self.forms.accesses(instruction) || collective::is_one(&source.ops[instruction.form.0 as usize])
+        });
         let mut facts = Facts { accesses, height: 0 };
         for callee in function.body.iter().filter_map(|statement| source.callee(statement)) {
             let called = match self.found.get_mut(&callee) {

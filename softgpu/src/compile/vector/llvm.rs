@@ -102,8 +102,8 @@ const OPAQUE_POINTERS: &CStr = c"-opaque-pointers";
 /// finds what they were (LLVM 15, with a crash in half of all compiles of some kernels).
 const STAYS_IN_ORDER: &CStr = c"-twoaddr-reschedule=0";
 
-/// Leaves out the pass that moves logic from general registers to those of masks where that is shorter: on processors with AVX-512 it took half of all the
-/// time of long kernels, whose masks are many.
+/// Leaves out the pass that moves logic from general registers to those of masks where that is shorter: on processors with AVX-512 it took most of the
+/// time of a long kernel with many masks.
 const MASKS_STAY: &CStr = c"-disable-x86-domain-reassignment";
 
 // SAFETY: pointers to functions, which any thread may call; each compile has a context of its own.
