@@ -303,16 +303,16 @@ pub struct Cut {
 pub type MatrixFn = Box<dyn Fn(&[*mut u8; WARP]) + Send + Sync>;
 
 /// Threads that run at once in code for vectors of threads: a group. Its first thread's number is a multiple of that. There is code for
-/// groups of these two sizes: each fills one of the processor's vectors with values of 32 bits, or two.
-pub const WIDTHS: [usize; 2] = [8, 16];
+/// groups of these sizes. With values of 32 bits, a group of the first fills one of the processor's vectors of 256 bits; the last is a whole warp.
+pub const WIDTHS: [usize; 3] = [8, 16, WARP];
 /// The place of a size of groups in [`WIDTHS`].
 #[inline]
 pub fn width_index(lanes: usize) -> usize {
-    usize::from(lanes == WIDTHS[1])
+    WIDTHS.iter().position(|width| *width == lanes).unwrap_or(0)
 }
 
 /// The most threads of a group.
-pub const MOST_LANES: usize = WIDTHS[1];
+pub const MOST_LANES: usize = WARP;
 
 /// Where a group keeps what its threads leave at a cut, field by field: in code for vectors, this stands for the threads' own fields of
 /// the same names. Smaller groups use the first of [`MOST_LANES`] places. The places of [`Vectors::cells`] follow, which stand for the threads' states.

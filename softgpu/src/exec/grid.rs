@@ -15,7 +15,7 @@ use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::{tiers, warp};
-use crate::abi::{CLUSTER_STRIDE, CutKind, Kernel, Place, Vectors, WIDTHS};
+use crate::abi::{CLUSTER_STRIDE, CutKind, Kernel, Place, Vectors, WARP, WIDTHS};
 use crate::compile::vector;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
@@ -116,16 +116,21 @@ fn lanes_of(spec: &GridSpec) -> usize {
         lie_in_rows(spec.block, *lanes) && spec.kernel.vectors_of(*lanes).is_some_and(fits)
     };
     let (mode, tiers) = (vector::mode(), spec.origin.0.tiers(spec.origin.1));
-    let [narrow, wide] = WIDTHS.map(|lanes| Some(lanes).filter(there));
-    let prefers_wide = |_: &usize| narrow.is_none() || tiers.is_none_or(|tiers| tiers.prefers_wide(mode));
-    let lanes = wide.filter(prefers_wide).or(narrow);
-    lanes.filter(|_| tiers.is_none_or(|tiers| tiers.prefers_vectors(mode))).unwrap_or(0)
+    let prefers = |from: usize, to: usize| {
+        from == 0 || tiers.is_none_or(|tiers| tiers.prefers_larger(mode, from, to))
+    };
+    let next = |from: usize, to: usize| if prefers(from, to) { to } else { from };
+    let lanes = WIDTHS.into_iter().filter(there).fold(0, next);
+    if tiers.is_none_or(|tiers| tiers.prefers_vectors(mode)) { lanes } else { 0 }
 }
 
-/// Whether groups of so many threads lie in one row of a block each, but for what is left over.
+/// Whether groups of so many threads lie in one row of a block each, but for what is left over. Nothing is left over of whole warps.
 fn lie_in_rows(block: [u32; 3], lanes: usize) -> bool {
     let [x, y, z] = block.map(|n| n as usize);
-    (y == 1 && z == 1 || x.is_multiple_of(lanes)) && x * y * z >= lanes
+    let threads = x * y * z;
+    (y == 1 && z == 1 || x.is_multiple_of(lanes))
+        && threads >= lanes
+        && (lanes < WARP || threads.is_multiple_of(lanes))
 }
 
 impl Deref for Grid {
@@ -254,8 +259,8 @@ impl Grid {
 
     /// So many of its blocks have taken so many nanoseconds of processors, in groups of so many threads.
     pub(super) fn note_tier(&self, blocks: u64, ns: u64, lanes: usize) {
-        let can_be_wide = lie_in_rows(self.block, WIDTHS[1]);
-        tiers::note(&self.origin.0, self.origin.1, blocks, ns, (lanes, can_be_wide));
+        let most = WIDTHS.into_iter().filter(|lanes| lie_in_rows(self.block, *lanes)).fold(0, usize::max);
+        tiers::note(&self.origin.0, self.origin.1, blocks, ns, (lanes, most));
     }
 
     /// How many threads of a group run at once in a block that begins now; 0 where they run one by one.

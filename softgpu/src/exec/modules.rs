@@ -133,13 +133,11 @@ impl Module {
     /// Gets code for vectors of threads for a kernel, if there can be some: what is kept, or else, if it has earned that, what is made now.
     pub(super) fn improve(&self, function: u32, earned: Earned) {
         let Some(tiers) = self.tiers(function) else { return };
-        let [narrow, wide] = WIDTHS;
-        let (most, most_wide) = match earned {
-            Earned::Look => (None, None),
-            Earned::Compile(most) => (Some(most), None),
-            Earned::Wide(most) => (None, Some(most)),
-        };
-        for (lanes, most) in [(narrow, most), (wide, most_wide)] {
+        for lanes in WIDTHS {
+            let most = match earned {
+                Earned::Compile(size, most) if size == lanes => Some(most),
+                Earned::Compile(..) | Earned::Look => None,
+            };
             if let Some(nanoseconds) = self.kernels.improve(function, lanes, most) {
                 tiers.postpone(lanes, nanoseconds);
             }

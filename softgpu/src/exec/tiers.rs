@@ -1,6 +1,6 @@
 //! Which code of a kernel is run: each kernel begins in the first tier, and one that has taken long enough gets code for vectors of threads,
 //! kept by an earlier process or made in the background. What then takes less time per block is run. So it is with code for larger groups of
-//! threads: a kernel that has taken long enough as vectors gets that too.
+//! threads: a kernel that has taken long enough in groups of one size gets code for groups of the next, too.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::contained::contained;
 use super::modules::Module;
 use super::worker::spawn_masked;
-use crate::abi::{WIDTHS, width_index};
+use crate::abi::{WARP, WIDTHS, width_index};
 use crate::compile::vector::{self, Mode};
 
 /// What a kernel has to have taken of the processors before code is looked for that an earlier process has kept: several times what that takes.
@@ -20,8 +20,9 @@ const LOOKED_FOR: u64 = 1_000_000;
 const LOOKED_FOR_AT_ONCE: u64 = 10_000_000;
 /// What it has to have taken before it earns code that is made now: about what making that takes, of most kernels.
 const EARNED: u64 = 40_000_000;
-/// What it has to have taken as vectors before it earns code for larger groups. That takes longer to make, and does not help all kernels.
-const EARNED_WIDE: u64 = 3 * EARNED;
+/// What it has to have taken in groups of each size but the last before it earns code for groups of the next. That takes longer to make, and does not help all
+/// kernels.
+const EARNED_LARGER: [u64; WIDTHS.len() - 1] = [3 * EARNED, 6 * EARNED];
 /// Launches that tell how fast a tier is.
 const TRIALS: u32 = 4;
 /// Launches as vectors after which one is not, if none has told yet how fast the first tier is: where the first launch has gone over to vectors, it is not
@@ -193,10 +194,8 @@ impl Choice {
 pub(super) enum Earned {
     /// That code for vectors is looked for that an earlier process has kept.
     Look,
-    /// That it is made, if there is none and that takes no more than so many nanoseconds.
-    Compile(u64),
-    /// That code for larger groups is made: likewise.
-    Wide(u64),
+    /// That it is made for groups of so many threads, if there is none and that takes no more than so many nanoseconds.
+    Compile(usize, u64),
 }
 
 /// What a kernel pays for code with.
@@ -227,25 +226,35 @@ fn once(done: &AtomicBool) -> bool {
 /// What is known of a kernel's tiers.
 #[derive(Debug, Default)]
 pub(super) struct Tiers {
-    /// What it has spent in the first tier, and in small groups.
-    accounts: [Account; 2],
+    /// What it has spent in the first tier, and in groups of each size but the last: what it pays code for each size with.
+    accounts: [Account; WIDTHS.len()],
     /// Whether code that is kept was asked for.
     looked: AtomicBool,
     /// Between threads and vectors.
     vectors: Choice,
-    /// Between small groups and large ones.
-    wide: Choice,
+    /// Between groups of each size and of the next.
+    larger: [Choice; WIDTHS.len() - 1],
 }
 
 impl Tiers {
     /// Whether a launch is to run as vectors, where there is code for that.
     pub(super) fn prefers_vectors(&self, mode: Mode) -> bool {
-        matches!(mode, Mode::First | Mode::Wide) || self.vectors.prefers_second()
+        matches!(mode, Mode::First | Mode::Wide | Mode::Warp) || self.vectors.prefers_second()
     }
 
-    /// Whether it is to run in large groups then, where there is code for both.
-    pub(super) fn prefers_wide(&self, mode: Mode) -> bool {
-        mode == Mode::Wide || self.wide.prefers_second()
+    /// Whether it is to run in groups of `to` threads rather than of `from`, the next smaller ones that there is code for.
+    pub(super) fn prefers_larger(&self, mode: Mode, from: usize, to: usize) -> bool {
+        if mode != Mode::Auto {
+            return mode.at_once().contains(&to);
+        }
+        let from = width_index(from);
+        // Which of these two is faster is not known. (What is kept may be lost one by one.)
+        if from + 1 != width_index(to) {
+            return false;
+        }
+        // That groups of a whole warp are faster is less to be expected, so how fast the others are is seen first.
+        let is_known = self.larger[from].ways[0].launches.load(Relaxed) >= TRIALS;
+        (is_known || to != WARP) && self.larger[from].prefers_second()
     }
 
     /// Making code for groups of so many threads takes so many nanoseconds: it is not made before the kernel has taken as long.
@@ -255,23 +264,23 @@ impl Tiers {
         account.ordered.store(false, Relaxed);
     }
 
-    /// Blocks of a kernel have taken so many nanoseconds of processors, in groups of so many threads; and whether their threads could be in large
-    /// groups. What it has earned by that, if anything.
-    fn note(&self, blocks: u64, ns: u64, (lanes, can_be_wide): (usize, bool)) -> Option<Earned> {
+    /// Blocks of a kernel have taken so many nanoseconds of processors, in groups of so many threads, and could be in groups of `most`. What it has earned by
+    /// that, if anything.
+    fn note(&self, blocks: u64, ns: u64, (lanes, most): (usize, usize)) -> Option<Earned> {
         self.vectors.note(blocks, ns, lanes != 0);
         if lanes == 0 {
             self.accounts[0].spent.fetch_add(ns, Relaxed);
             return self.earns(0);
         }
-        if !can_be_wide {
-            return None;
+        let index = width_index(lanes);
+        if let Some(smaller) = index.checked_sub(1) {
+            self.larger[smaller].note(blocks, ns, true);
         }
-        self.wide.note(blocks, ns, lanes == WIDTHS[1]);
-        if lanes == WIDTHS[1] {
-            return None;
-        }
-        self.accounts[1].spent.fetch_add(ns, Relaxed);
-        self.accounts[1].pays(0, EARNED_WIDE).map(Earned::Wide)
+        let next = *WIDTHS.get(index + 1).filter(|next| **next <= most)?;
+        self.larger[index].note(blocks, ns, false);
+        let account = &self.accounts[index + 1];
+        account.spent.fetch_add(ns, Relaxed);
+        account.pays(0, EARNED_LARGER[index]).map(|spent| Earned::Compile(next, spent))
     }
 
     /// What it has earned in the first tier with so many nanoseconds that are not noted yet; each thing once.
@@ -279,7 +288,7 @@ impl Tiers {
         if let Some(spent) = self.accounts[0].pays(more, EARNED) {
             // That looks first, too.
             self.looked.store(true, Relaxed);
-            return Some(Earned::Compile(spent));
+            return Some(Earned::Compile(WIDTHS[0], spent));
         }
         let tried = self.vectors.ways[0].launches.load(Relaxed) >= TRIALS;
         let enough = if tried { LOOKED_FOR } else { LOOKED_FOR_AT_ONCE };
@@ -289,7 +298,7 @@ impl Tiers {
 }
 
 /// Notes what a launch of a kernel has cost, in groups of so many threads, and has code made that it has earned. See [`Tiers`].
-pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, lanes: (usize, bool)) {
+pub(super) fn note(module: &Arc<Module>, function: u32, blocks: u64, ns: u64, lanes: (usize, usize)) {
     if vector::mode() != Mode::Auto {
         return;
     }
@@ -346,8 +355,8 @@ mod tests {
     use super::*;
 
     /// Threads one by one, and vectors of a block that has no larger groups.
-    const ONE: (usize, bool) = (0, false);
-    const VECTORS: (usize, bool) = (8, false);
+    const ONE: (usize, usize) = (0, 8);
+    const VECTORS: (usize, usize) = (8, 8);
 
     #[test]
     fn a_kernel_earns_vectors_once_and_keeps_them_only_if_they_are_faster() {
@@ -356,16 +365,16 @@ mod tests {
         assert_eq!(tiers.note(1_000, EARNED / 2, ONE), Some(Earned::Look));
         assert_eq!(
             tiers.earns(EARNED / 2),
-            Some(Earned::Compile(EARNED + LOOKED_FOR / 2)),
+            Some(Earned::Compile(8, EARNED + LOOKED_FOR / 2)),
             "it has taken long enough"
         );
         assert_eq!(tiers.note(1_000, EARNED, ONE), None, "it is asked for once");
-        assert_eq!(Tiers::default().note(1_000, EARNED, ONE), Some(Earned::Compile(EARNED)), "at once");
+        assert_eq!(Tiers::default().note(1_000, EARNED, ONE), Some(Earned::Compile(8, EARNED)), "at once");
         let long = Tiers::default();
-        assert_eq!(long.note(1_000, EARNED, ONE), Some(Earned::Compile(EARNED)));
+        assert_eq!(long.note(1_000, EARNED, ONE), Some(Earned::Compile(8, EARNED)));
         long.postpone(8, 10 * EARNED);
         assert_eq!(long.note(1_000, EARNED, ONE), None, "making it takes longer than it has taken");
-        assert_eq!(long.earns(8 * EARNED), Some(Earned::Compile(10 * EARNED)), "now it has taken as long");
+        assert_eq!(long.earns(8 * EARNED), Some(Earned::Compile(8, 10 * EARNED)), "now it has taken as long");
         let few = Tiers::default();
         let notes: Vec<_> = (0..TRIALS).map(|_| few.note(10, LOOKED_FOR, ONE)).collect();
         assert_eq!(notes[..], [None, None, None, Some(Earned::Look)]);
@@ -429,20 +438,37 @@ mod tests {
 
     #[test]
     fn a_kernel_earns_larger_groups_as_vectors_and_keeps_them_only_if_they_are_faster() {
-        let narrow = (8, true);
-        let tiers = Tiers::default();
-        assert_eq!(tiers.note(1_000, EARNED, ONE), Some(Earned::Compile(EARNED)));
-        assert_eq!(tiers.note(1_000, 2 * EARNED_WIDE, VECTORS), None, "its blocks have none");
-        assert_eq!(tiers.note(1_000, EARNED_WIDE / 2, narrow), None);
-        assert_eq!(tiers.note(1_000, EARNED_WIDE / 2, narrow), Some(Earned::Wide(EARNED_WIDE)));
-        assert_eq!(tiers.note(1_000, EARNED_WIDE, narrow), None, "it is asked for once");
-        tiers.postpone(16, 4 * EARNED_WIDE);
-        assert_eq!(tiers.note(1_000, EARNED_WIDE, narrow), None, "making it takes longer than it has taken");
-        assert_eq!(tiers.note(1_000, EARNED_WIDE, narrow), Some(Earned::Wide(4 * EARNED_WIDE)));
-        assert!(tiers.prefers_wide(Mode::Auto), "they are tried");
-        (0..TRIALS).for_each(|_| _ = tiers.note(1_000, 2 * EARNED_WIDE, (16, true)));
-        assert!(!tiers.prefers_wide(Mode::Auto), "they took four times as long");
-        assert!(tiers.prefers_wide(Mode::Wide), "whoever wants them gets them");
-        assert!(tiers.prefers_vectors(Mode::Wide));
+        for (index, &earned) in EARNED_LARGER.iter().enumerate() {
+            let (from, to) = (WIDTHS[index], WIDTHS[index + 1]);
+            let (narrow, wide, half) = ((from, to), (to, to), earned / 2);
+            let tiers = Tiers::default();
+            assert_eq!(tiers.note(1_000, EARNED, ONE), Some(Earned::Compile(8, EARNED)));
+            assert_eq!(tiers.note(1_000, 2 * earned, (from, from)), None, "its blocks have none");
+            assert_eq!(tiers.note(1_000, half, narrow), None);
+            assert_eq!(tiers.note(1_000, half, narrow), Some(Earned::Compile(to, earned)));
+            assert_eq!(tiers.note(1_000, earned, narrow), None, "it is asked for once");
+            tiers.postpone(to, 4 * earned);
+            assert_eq!(tiers.note(1_000, earned, narrow), None, "making it takes longer than it has taken");
+            assert_eq!(tiers.note(1_000, earned, narrow), Some(Earned::Compile(to, 4 * earned)));
+            assert!(tiers.prefers_larger(Mode::Auto, from, to), "they are tried");
+            (0..TRIALS).for_each(|_| _ = tiers.note(1_000, 2 * earned, wide));
+            assert!(!tiers.prefers_larger(Mode::Auto, from, to), "they took four times as long");
+            let mode = [Mode::Wide, Mode::Warp][index];
+            assert!(tiers.prefers_larger(mode, from, to), "whoever wants them gets them");
+            assert!(tiers.prefers_vectors(mode));
+        }
+        let kept = Tiers::default();
+        assert!(kept.prefers_larger(Mode::Auto, 8, 16), "code that an earlier process made is tried");
+        let prefers = || {
+            let larger = kept.prefers_larger(Mode::Auto, 16, 32);
+            assert_eq!(kept.note(1_000, EARNED, (if larger { 32 } else { 16 }, 32)), None);
+            larger
+        };
+        let launches: Vec<_> = (0..2 * TRIALS).map(|_| prefers()).collect();
+        let wanted: Vec<_> = (0..2 * TRIALS).map(|launch| launch >= TRIALS).collect();
+        assert_eq!(launches, wanted, "how fast smaller groups are is seen before whole warps are tried");
+        assert!(!kept.prefers_larger(Mode::Auto, 8, 32), "it is not known which is faster");
+        assert!(kept.prefers_larger(Mode::Warp, 8, 32));
+        assert!(!kept.prefers_larger(Mode::First, 8, 16));
     }
 }

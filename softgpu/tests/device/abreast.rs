@@ -624,7 +624,7 @@ fn others_pass_with(variable: &str, value: &str) {
 #[test]
 fn vectors_of_lanes_go_abreast_as_well() {
     // Kernels are compiled for vectors of threads before they run, where the machine can.
-    for tier in ["first", "wide"] {
+    for tier in ["first", "wide", "warp"] {
         others_pass_with(rgpu_softgpu::compile::vector::VARIABLE, tier);
     }
 }

@@ -151,7 +151,8 @@ pub(super) fn are_told_with_their_lines() -> anyhow::Result<()> {
     vector::possible().map_err(Skip)?;
     let folder = kept_code::Folder::new("vectors-faults");
     // What is kept has its lines, too.
-    for (tier, lanes) in [("off", 1), ("first", 8), ("first", 8), ("wide", 16), ("wide", 16)] {
+    let tiers = [("first", 8), ("wide", 16), ("warp", 32)];
+    for (tier, lanes) in std::iter::once(("off", 1)).chain(tiers.into_iter().flat_map(|tier| [tier; 2])) {
         let told = told(tier, &folder);
         assert_eq!(told.len(), FAULTS.len(), "{tier}: {told:?}");
         for (number, (message, (line, thread))) in told.iter().zip(FAULTS).enumerate() {

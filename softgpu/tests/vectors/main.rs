@@ -281,10 +281,10 @@ fn each(all: bool) {
     }
 }
 
-/// Launches kernels until there is code for vectors of them, in small groups and in large ones: within a launch or between two. What a launch leaves
-/// must not depend on that.
+/// Launches kernels until there is code for vectors of them, in groups of as many sizes as their blocks have: within a launch or between two. What a launch
+/// leaves must not depend on that.
 fn change() {
-    for name in ["nbody", "matmul"] {
+    for (name, sizes) in [("nbody", 3), ("matmul", 2)] {
         let row = KERNELS.iter().find(|row| row.0 == name).unwrap();
         let (before, until) = (vector::kernels(), Instant::now() + Duration::from_secs(60));
         let ready = Ready::new(row, 1 << 17);
@@ -293,10 +293,11 @@ fn change() {
         while more > 0 && Instant::now() < until {
             ready.launch();
             hashes.push(ready.hash());
-            more -= i32::from(vector::kernels() > before + 1);
+            more -= i32::from(vector::kernels() >= before + sizes);
         }
         hashes.dedup();
-        println!("\nkernel {name} {:x} {} {}", hashes[0], hashes.len(), vector::kernels() > before + 1);
+        let has_all = vector::kernels() >= before + sizes;
+        println!("\nkernel {name} {:x} {} {has_all}", hashes[0], hashes.len());
     }
 }
 
@@ -345,7 +346,7 @@ fn both_tiers_compute_the_same() -> anyhow::Result<()> {
     vector::possible().map_err(Skip)?;
     let folder = kept_code::Folder::new("vectors");
     let (_, one) = opened(in_a_process("compare", "off"));
-    for tier in ["first", "wide"] {
+    for tier in ["first", "wide", "warp"] {
         compare(&one, tier, &folder);
     }
     Ok(())

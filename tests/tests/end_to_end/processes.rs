@@ -100,7 +100,7 @@ fn opened() -> Result<()> {
         Ok(())
     };
     run(&mut product()?.run(shared_daemon()?))?;
-    for vectors in ["off", "auto", "first", "wide"] {
+    for vectors in ["off", "auto", "first", "wide", "warp"] {
         run(product()?.run_in_process().env("RGPU_VECTORS", vectors)).with_context(|| vectors)?;
     }
     Ok(())

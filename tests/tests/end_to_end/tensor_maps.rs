@@ -61,7 +61,7 @@ fn copies() -> Result<()> {
 
 fn several() -> Result<()> {
     let (program, said) = (plain("multicast")?, "multicast: ok 36 tiles to 12 blocks");
-    for tier in ["off", "first", "wide"] {
+    for tier in ["off", "first", "wide", "warp"] {
         ends_well(in_process()?.env("RGPU_VECTORS", tier).arg("--").arg(&program), said)?;
     }
     let daemon = Daemon::start_with(product()?, &CAPABILITY)?;

@@ -20,6 +20,7 @@ pub(crate) fn tests() -> Vec<Test> {
     for name in PROGRAMS {
         tests.push(Test::new(format!("vectors::in_process::{name}"), move || in_process(name, "first")));
         tests.push(Test::new(format!("vectors::in_large_groups::{name}"), move || in_process(name, "wide")));
+        tests.push(Test::new(format!("vectors::in_whole_warps::{name}"), move || in_process(name, "warp")));
         tests.push(Test::new(format!("vectors::server::{name}"), move || server(name)));
     }
     tests

@@ -42,7 +42,7 @@ use super::code::{Image, Link, Piece, Reference};
 use super::lines::Origins;
 use super::relocate::{self, Places};
 use super::signature::Table;
-use crate::abi::{Cell, Cut, RunFn, Vectors, WIDTHS};
+use crate::abi::{Cell, Cut, RunFn, Vectors, WIDTHS, width_index};
 
 pub(super) use kept::name;
 
@@ -61,7 +61,7 @@ thread_local! {
 /// Opens libLLVM now, where the environment asks for code for vectors of threads by name: in a process that is going to be confined, and
 /// cannot open a library then.
 pub fn open_before_confinement() {
-    if matches!(wanted(), Some(Mode::Auto | Mode::First | Mode::Wide)) {
+    if wanted().is_some_and(|wanted| wanted != Mode::Off) {
         let _ = possible();
     }
 }
@@ -82,17 +82,26 @@ pub enum Mode {
     Auto,
     /// Before they are first launched, and always run so.
     First,
-    /// Likewise, and in the largest groups that their blocks have.
+    /// Likewise, and in groups of the second size where their blocks have rows of those.
     Wide,
+    /// Likewise, and in groups of a whole warp where their blocks consist of those.
+    Warp,
 }
 
 impl Mode {
+    /// Those in which there is code for vectors before a kernel is first launched, for tests that take them by turns.
+    #[cfg(test)]
+    pub(crate) fn by_turns(turn: u64) -> Self {
+        [Self::First, Self::Wide, Self::Warp][(turn % 3) as usize]
+    }
+
     /// The sizes of groups that there is to be code for before a kernel is first launched.
-    pub(super) fn at_once(self) -> &'static [usize] {
+    pub(crate) fn at_once(self) -> &'static [usize] {
         match self {
             Self::Off | Self::Auto => &[],
-            Self::First => &WIDTHS[..1],
-            Self::Wide => &WIDTHS,
+            Self::First => &[WIDTHS[0]],
+            Self::Wide => &[WIDTHS[0], WIDTHS[1]],
+            Self::Warp => &[WIDTHS[0], WIDTHS[2]],
         }
     }
 }
@@ -109,9 +118,7 @@ pub fn mode() -> Mode {
     }
     *WANTED.get_or_init(|| match wanted() {
         // Nothing is opened before there is something to compile.
-        Some(Mode::First) if has_vectors() => Mode::First,
-        Some(Mode::Wide) if has_vectors() => Mode::Wide,
-        Some(Mode::Auto) | None if has_vectors() => Mode::Auto,
+        wanted if has_vectors() => wanted.unwrap_or(Mode::Auto),
         _ => Mode::Off,
     })
 }
@@ -129,6 +136,7 @@ fn wanted() -> Option<Mode> {
     std::env::var_os(VARIABLE).map(|value| match value.to_str() {
         Some("first") => Mode::First,
         Some("wide") => Mode::Wide,
+        Some("warp") => Mode::Warp,
         Some("auto") => Mode::Auto,
         _ => Mode::Off,
     })
@@ -252,11 +260,12 @@ impl Compiler {
         };
         let shapes = shape::Shapes::new(func, &flow, state_bytes, shape::Span::Group)?;
         let attributes = llvm::processor()?;
-        let translated = if lanes == WIDTHS[0] {
-            Translator::<{ WIDTHS[0] }>::translate(func, &flow, &shapes, cuts, &attributes, places, body)
-        } else {
-            Translator::<{ WIDTHS[1] }>::translate(func, &flow, &shapes, cuts, &attributes, places, body)
-        }?;
+        let translate = match width_index(lanes) {
+            0 => Translator::<{ WIDTHS[0] }>::translate,
+            1 => Translator::<{ WIDTHS[1] }>::translate,
+            _ => Translator::<{ WIDTHS[2] }>::translate,
+        };
+        let translated = translate(func, &flow, &shapes, cuts, &attributes, places, body)?;
         if SHOWS {
             eprintln!("{}", translated.text);
         }

@@ -748,7 +748,7 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
     /// The mask of some bits, each found in its lane: LLVM takes the bits one after another where they are turned into a vector.
     pub(super) fn mask_of(&mut self, bits: &str) -> String {
         let vector = format!("<{LANES} x i32>");
-        let bits = self.make(format!("zext i{LANES} {bits} to i32"));
+        let bits = self.in_32_bits(bits);
         let all = self.in_all_lanes("i32", &bits);
         let own: Vec<String> = (0..LANES).map(|lane| format!("i32 {}", 1 << lane)).collect();
         let own = format!("<{}>", own.join(", "));
@@ -765,7 +765,15 @@ impl<'a, const LANES: usize> Translator<'a, LANES> {
     pub(super) fn first_lane(&mut self, bits: &str) -> String {
         self.declared.insert(format!("declare i{LANES} @llvm.cttz.i{LANES}(i{LANES}, i1)\n"));
         let lane = self.make(format!("call i{LANES} @llvm.cttz.i{LANES}(i{LANES} {bits}, i1 false)"));
-        self.make(format!("zext i{LANES} {lane} to i32"))
+        self.in_32_bits(&lane)
+    }
+
+    /// A value of as many bits as there are lanes, in 32 bits.
+    fn in_32_bits(&mut self, value: &str) -> String {
+        match LANES {
+            32 => value.to_owned(),
+            _ => self.make(format!("zext i{LANES} {value} to i32")),
+        }
     }
 
     /// The thread in a lane.

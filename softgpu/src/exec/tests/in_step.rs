@@ -532,7 +532,7 @@ fn difference(rig: &mut Rig, gpu: Option<&Hardware>, seed: u64, vectors: bool) -
     if let Some(gpu) = gpu {
         return differs(launch_on(gpu, &text, threads, &memory), "the GPU");
     }
-    let modes = [Mode::Off, if (seed / 10).is_multiple_of(2) { Mode::First } else { Mode::Wide }];
+    let modes = [Mode::Off, Mode::by_turns(seed / 10)];
     let tried = if vectors && vector::possible().is_ok() { 2 } else { 1 };
     modes[..tried].iter().find_map(|&mode| {
         vector::CHOSEN.set(Some(mode));

@@ -457,8 +457,7 @@ fn run(
         while rig.tally.executed < launches {
             note(seed);
             vector::CHOSEN.set(Some(match vectors {
-                true if (seed / 2).is_multiple_of(2) => Mode::First,
-                true => Mode::Wide,
+                true => Mode::by_turns(seed / 2),
                 false => Mode::Off,
             }));
             if let Err(Escape(how)) = rig.kernel(seed, each) {

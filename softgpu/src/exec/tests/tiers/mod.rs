@@ -259,7 +259,7 @@ impl Comparison {
             self.rig.compile(&text).map_err(|error| format!("the compiler: {error}"))
         };
         let one = compile(Mode::Off)?;
-        let mode = if (seed / self.every).is_multiple_of(2) { Mode::First } else { Mode::Wide };
+        let mode = Mode::by_turns(seed / self.every);
         let many = if self.vectors(seed) { compile(mode)? } else { one.clone() };
         self.tally.kernels += 1;
         self.tally.vectors += u64::from(many.has_vectors());
