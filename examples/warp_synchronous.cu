@@ -314,6 +314,19 @@ __global__ void scan_behind_tiles(const int* in, int* out) {
     out[THREADS + threadIdx.x] = sums[1][warp][lane ^ 9];
 }
 
+// Rows of a block add up their numbers by halves, whose first length is known when the kernel runs, and which are laid out one after another. Not volatile, and no warp is cut by a row.
+__global__ void sums_of_rows(const int* in, int* out) {
+    __shared__ int sums[THREADS];
+    int tid = threadIdx.y * blockDim.x + threadIdx.x;
+    int half = blockDim.x / 2;
+    sums[tid] = in[tid];
+    if (threadIdx.x < half) {
+#pragma unroll
+        for (int distance = half; distance > 0; distance >>= 1) sums[tid] = sums[tid] + sums[tid + distance];
+    }
+    if (threadIdx.x == 0) out[threadIdx.y] = sums[tid];
+}
+
 static int checked = 0;
 
 static void same(const char* what, int at, long got, long wanted) {
@@ -438,6 +451,14 @@ int main() {
             int other = lane ^ 9;
             int wanted = values[other] + (other < 16 ? values[other ^ 5] : 0);
             same("scan_behind_tiles, halves", warp * 32 + lane, out[THREADS + warp * 32 + lane], wanted);
+        }
+    }
+    for (int row = 2; row <= 32; row *= 2) {
+        RUN(sums_of_rows<<<1, dim3(row, THREADS / row)>>>(in, out));
+        for (int i = 0; i < THREADS / row; i++) {
+            unsigned wanted = 0;
+            for (int j = 0; j < row; j++) wanted += numbers[i * row + j];
+            same("sums_of_rows", i, out[i], (int)wanted);
         }
     }
     out[0] = 0;

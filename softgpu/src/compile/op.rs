@@ -418,7 +418,7 @@ macro_rules! operations {
         Slct { ty: Type, select: Type, ftz: bool } = Traits::pure(), slct;
         Cvt { convert: Convert } = Traits::value().floats(Floats::Each(convert.dst, convert.src)), cvt;
         /// `cvt.pack`: two integers narrowed with saturation.
-        CvtPack { to: Type, three: bool } = Traits::value(), cvt_pack;
+        CvtPack { to: Type } = Traits::value(), cvt_pack;
         /// `cvt.rn.f16x2.f32` and its kin: two floats into one register.
         CvtPair { to: Type, rounding: Rounding, relu: bool, satfinite: bool } = Traits::value(), cvt_pair;
         /// `cvt.rn.satfinite.e4m3x2.f32` and its kin: two numbers of 8 bits from two floats, or from a register of halves.

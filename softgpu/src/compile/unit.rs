@@ -18,7 +18,7 @@ use super::vars::Vars;
 use super::verify::Callee;
 use crate::abi::device_runtime::{DeviceCall, own_name};
 use rgpu_image::ptx::ast::{
-    Function, FunctionId, Instruction, Locations, Module, Operand, Statement, Symbol, Type, Variable,
+    Function, FunctionId, Instruction, Locations, Module, Operand, Special, Statement, Symbol, Type, Variable,
 };
 
 /// Forms that no text contains but that inlining needs. The module's own are numbered after them.
@@ -383,10 +383,20 @@ impl Unit {
         Self::instructions(kernel).find(|i| needs(self.op(i))).map(|i| i.line)
     }
 
-    /// Whether functions that a kernel consists of can make addresses of other blocks' shared memory.
+    /// Whether functions that a kernel consists of can make addresses of other blocks' shared memory: by the instructions for that, or, as some programs do,
+    /// by putting a block's number in the cluster into an address, whose bits 24 to 27 it is.
     pub(super) fn knows_cluster_addresses(&self, bodies: &[&Function]) -> bool {
+        use Special::{ClusterCtaRank, ClusterCtaidX, ClusterCtaidY, ClusterCtaidZ};
+        let is_number = |operand: &Operand| {
+            matches!(
+                operand,
+                Operand::Special(ClusterCtaRank | ClusterCtaidX | ClusterCtaidY | ClusterCtaidZ)
+            )
+        };
         let all = bodies.iter().flat_map(|body| Self::instructions(body));
-        all.into_iter().any(|instruction| self.op(instruction).knows_cluster_addresses())
+        all.into_iter().any(|instruction| {
+            self.op(instruction).knows_cluster_addresses() || instruction.operands.iter().any(is_number)
+        })
     }
 
     /// Finds the functions that observe others, and those in which threads can stop.

@@ -36,9 +36,10 @@ pub(super) const PARAM_SLOTS: u64 = 256;
 const DEVICE_ADDRESSES: u64 = 64 << 30;
 /// Addresses of modules' variables, at least.
 const GLOBAL_ADDRESSES: u64 = 16 << 30;
-/// Behind a window there is as much as 32 bits reach, counted from the window of any block of a cluster.
-const GUARD: u64 = (4 << 30) + MAX_CLUSTER as u64 * CLUSTER_STRIDE as u64;
-const WINDOW_STRIDE: u64 = GUARD + (2 << 20);
+/// How far the windows of slots are apart, and what their addresses are multiples of: as far as 32 bits reach. So the low half of a generic address in
+/// shared memory is its address there, as on devices, and nothing else lies where that can lead.
+const WINDOW_STRIDE: u64 = 1 << 32;
+const _: () = assert!(MAX_CLUSTER as u64 * CLUSTER_STRIDE as u64 <= WINDOW_STRIDE);
 const ALIGN: u64 = 2 << 20;
 
 /// Rounds up to a multiple of `to`, a power of two; `None` on overflow.
@@ -168,7 +169,12 @@ impl Arena {
         }
         let params = take(PARAM_SLOT * PARAM_SLOTS)?;
         let locals = take(slots.checked_mul(LOCAL).ok_or_else(too_large)?)?;
-        let windows = take(slots.checked_mul(WINDOW_STRIDE).ok_or_else(too_large)?)?;
+        let windows = slots.checked_add(1).and_then(|slots| slots.checked_mul(WINDOW_STRIDE));
+        let windows = take(windows.ok_or_else(too_large)?)?;
+        let windows = Range {
+            base: round_up(windows.base, WINDOW_STRIDE).ok_or_else(too_large)?,
+            size: windows.size - WINDOW_STRIDE,
+        };
         let needed = next - own.base;
         if needed > own.size {
             return Err(too_small(needed));

@@ -116,9 +116,8 @@ fn lanes_of(spec: &GridSpec) -> usize {
         lie_in_rows(spec.block, *lanes) && spec.kernel.vectors_of(*lanes).is_some_and(fits)
     };
     let (mode, tiers) = (vector::mode(), spec.origin.0.tiers(spec.origin.1));
-    let prefers = |from: usize, to: usize| {
-        from == 0 || tiers.is_none_or(|tiers| tiers.prefers_larger(mode, from, to))
-    };
+    let prefers =
+        |from: usize, to: usize| from == 0 || tiers.is_none_or(|tiers| tiers.prefers_larger(mode, from, to));
     let next = |from: usize, to: usize| if prefers(from, to) { to } else { from };
     let lanes = WIDTHS.into_iter().filter(there).fold(0, next);
     if tiers.is_none_or(|tiers| tiers.prefers_vectors(mode)) { lanes } else { 0 }

@@ -48,7 +48,16 @@ const TEXT: &str = ".version 8.0\n.target sm_90\n.address_size 64\n
     }
     .visible .entry own(.param .u64 memory) .explicitcluster .reqnctapercluster 2 { ret; }
     .visible .entry must(.param .u64 memory) .explicitcluster .maxclusterrank 4 { ret; }
-    .visible .entry counts(.param .u64 memory) .reqntid 32 .reqnctapercluster 2 .blocksareclusters { ret; }";
+    .visible .entry counts(.param .u64 memory) .reqntid 32 .reqnctapercluster 2 .blocksareclusters { ret; }
+    .visible .entry generic(.param .u64 memory) {
+        .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<2>; .shared .align 4 .b32 word[2];
+        ld.param.u64 %rd1, [memory]; mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %cluster_nctarank; mov.u32 %r3, %ctaid.x; mad.wide.u32 %rd1, %r3, 8, %rd1;
+        add.u32 %r4, %r3, 70; mov.u64 %rd2, word; cvta.shared.u64 %rd2, %rd2; st.shared.u32 [%rd2+4], %r4;
+        cvt.u32.u64 %r5, %rd2; ld.shared.u32 %r6, [%r5+4]; st.global.u32 [%rd1], %r6;
+        barrier.cluster.arrive; barrier.cluster.wait;
+        add.u32 %r7, %r1, 1; rem.u32 %r7, %r7, %r2; shl.b32 %r7, %r7, 24; cvt.u64.u32 %rd3, %r7; and.b64 %rd4, %rd2, 0xfffffffff0ffffff; add.u64 %rd4, %rd4, %rd3;
+        ld.u32 %r8, [%rd4+4]; st.global.u32 [%rd1+4], %r8; barrier.cluster.arrive; barrier.cluster.wait; ret;
+    }";
 
 struct Bench(Rig);
 
@@ -109,6 +118,18 @@ fn blocks_of_a_cluster_reach_each_other() {
     for cluster in [[0; 3], [4, 1, 1]] {
         bench.launch(3, [8, 1, 1], cluster, &[]).unwrap();
         assert_eq!(bench.0.read(bench.0.memory, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}
+
+/// As on devices: the low half of a generic address in shared memory is the address there, and its bits 24 to 27 are the block's rank in the cluster.
+#[test]
+fn generic_addresses_of_shared_memory_are_those_of_devices() {
+    let bench = Bench::new((9, 0));
+    for blocks in [1, 2, 4, 16] {
+        bench.launch(7, [32, 1, 1], [blocks, 1, 1], &[]).unwrap();
+        let next = |block: u32| block / blocks * blocks + (block + 1) % blocks;
+        let expected = (0..32).flat_map(|block| [block, next(block)]).map(|block| 70 + block as i32);
+        assert_eq!(bench.0.read(bench.0.memory, 64), expected.collect::<Vec<_>>(), "clusters of {blocks}");
     }
 }
 

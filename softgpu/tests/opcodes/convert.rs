@@ -55,6 +55,7 @@ pub(crate) fn cases() -> Vec<Case> {
             }));
         }
     }
+    all.extend(["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"].map(pack));
     for kind in [F16, BF16, F32, F64] {
         for ty in INTEGERS {
             all.extend(integers(kind, ty));
@@ -92,6 +93,22 @@ fn nearest_eighth(x: f64, e5m2: bool) -> u64 {
     }
     let best = (0..=largest).min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1))));
     sign | best.unwrap()
+}
+
+/// Two integers narrowed with saturation, and a third one above them if there is room.
+fn pack(ty: &'static str) -> Case {
+    let (bits, three) = (width(ty), width(ty) < 16);
+    let inputs = &[int(32); 3][..if three { 3 } else { 2 }];
+    let name = format!("cvt.pack.sat.{ty}.s32{}", if three { ".b32" } else { "" });
+    Case::simple(&name, inputs, Class::B32, move |a| {
+        let (low, high) = match ty.starts_with('s') {
+            true => (-(1i128 << (bits - 1)), (1 << (bits - 1)) - 1),
+            false => (0, (1 << bits) - 1),
+        };
+        let narrow = |value: u64| number(value, "s32").clamp(low, high) as u64 & mask(bits);
+        let above = if three { a[2] << (2 * bits) } else { 0 };
+        Want::Bits((above | narrow(a[0]) << bits | narrow(a[1])) & mask(32))
+    })
 }
 
 /// Conversions of packed numbers of 8 bits.

@@ -12,14 +12,11 @@ impl Reader {
             if !Self::flag(&mut self.form.sat) {
                 return None;
             }
-            let to = self.ty_of(&[Type::U16, Type::S16, Type::U8, Type::S8])?;
+            use Type::{S2, S4, S8, S16, U2, U4, U8, U16};
+            let to = self.ty_of(&[U16, S16, U8, S8, U4, S4, U2, S2])?;
             self.ty_of(&[Type::S32])?;
-            let three = self.ty().map(|ty| ty == Type::B32);
-            return match (to.bits(), three) {
-                (16, None) => Some(Op::CvtPack { to, three: false }),
-                (8, Some(true)) => Some(Op::CvtPack { to, three: true }),
-                _ => None,
-            };
+            let third = (to.bits() < 16).then_some(Type::B32);
+            return (self.ty() == third).then_some(Op::CvtPack { to });
         }
         let dst = self.ty()?;
         let src = self.ty()?;

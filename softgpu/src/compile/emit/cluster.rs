@@ -34,8 +34,8 @@ impl<'a> Emitter<'a, '_> {
             return self.iconst(types::I64, at);
         }
         let own = self.block_field(types::I32, offset_of!(abi::Block, cluster.shared_offset));
-        let own = self.b.ins().uextend(types::I64, own);
-        self.add_const(own, at)
+        let own = self.add_const(own, at);
+        self.b.ins().uextend(types::I64, own)
     }
 
     /// An operand's address as one of 32 bits in the shared memory of the cluster.

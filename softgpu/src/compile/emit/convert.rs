@@ -350,8 +350,8 @@ impl<'a> Emitter<'a, '_> {
         value.ok_or_else(|| self.refuse("A helper returned nothing"))
     }
 
-    /// `cvt.pack`: two integers narrowed with saturation, above the upper half of a third one.
-    pub(crate) fn cvt_pack(&mut self, to: Type, three: bool, o: &'a [Operand]) -> Result<()> {
+    /// `cvt.pack`: two integers narrowed with saturation, and above them, where there is room, the low bits of a third one.
+    pub(crate) fn cvt_pack(&mut self, to: Type, o: &'a [Operand]) -> Result<()> {
         let a = self.src(self.operand(o, 1)?, Type::S32)?;
         let b = self.src(self.operand(o, 2)?, Type::S32)?;
         let bits = to.bits();
@@ -365,7 +365,7 @@ impl<'a> Emitter<'a, '_> {
         let (a, b) = (narrow(a), narrow(b));
         let a = self.b.ins().ishl_imm_u(a, i64::from(bits));
         let mut value = self.b.ins().bor(a, b);
-        if three {
+        if bits < 16 {
             let c = self.src(self.operand(o, 3)?, Type::B32)?;
             let c = self.b.ins().ishl_imm_u(c, i64::from(2 * bits));
             value = self.b.ins().bor(value, c);

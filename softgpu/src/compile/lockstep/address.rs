@@ -186,6 +186,12 @@ pub(super) struct Addresses<'a> {
     numbers: HashMap<Key, u32>,
     /// Terms that are a sum without some of its low bits, moved to the right or where it was: by what operation, and the sums.
     parts: HashMap<u32, (IntOp, Linear)>,
+    /// Terms that are products, and which of their factors all lanes share.
+    factors: HashMap<u32, Vec<u32>>,
+    /// Terms that are a fraction of another value, alike in all threads and turns,
+    fractions: HashSet<u32>,
+    /// and by how many bits terms are shifted to the right for that, as a mask.
+    halved: HashMap<u32, u64>,
     /// Terms that are a variable's address: the variables.
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
@@ -228,6 +234,9 @@ impl<'a> Addresses<'a> {
             terms: Vec::new(),
             numbers: HashMap::new(),
             parts: HashMap::new(),
+            factors: HashMap::new(),
+            fractions: HashSet::new(),
+            halved: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
             taking_turns: HashMap::new(),
@@ -562,7 +571,9 @@ impl<'a> Addresses<'a> {
                 _ => {
                     let kind = self.kind_of_result(at as usize, register);
                     let key = self.result(at as usize, depth - 1).unwrap_or(Key::Value(register));
-                    self.opaque(key, kind, register)
+                    let value = self.opaque(key.clone(), kind, register);
+                    self.note_result(&key, &value);
+                    value
                 }
             },
             [at] => {
@@ -592,7 +603,10 @@ impl<'a> Addresses<'a> {
         let (by_turn, of_data) = (any(|t| t.by_turn), any(|t| t.of_data));
         let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
         let term = Term { kind: Kind::Product, by_lane, by_thread, by_turn, of_data };
-        Linear::of(self.term(Key::Result(op, a, b), term))
+        let key = Key::Result(op, a, b);
+        let product = Linear::of(self.term(key.clone(), term));
+        self.note_result(&key, &product);
+        product
     }
 
     /// Whether the smaller or larger of two sums is where the part of each lane begins, kept within bounds: a product of the lane's number and the
@@ -607,6 +621,44 @@ impl<'a> Addresses<'a> {
             })
         };
         differs(a) != differs(b) && is_part(a) && is_part(b)
+    }
+
+    /// Notes what a value is the result of: of what a product, or, if threads and turns of loops have the same, that it is a fraction.
+    fn note_result(&mut self, key: &Key, value: &Linear) {
+        let (Key::Result(op, a, b), [(term, 1)]) = (key, &value.terms[..]) else { return };
+        let is_alike = !self.kind(*term).by_thread && !self.kind(*term).by_turn;
+        match op {
+            IntOp::MulLo => {
+                let numbers = [a, b].into_iter().filter_map(|number| match number.terms[..] {
+                    [(number, 1)] if !self.kind(number).by_lane => Some(number),
+                    _ => None,
+                });
+                self.factors.insert(*term, numbers.collect());
+            }
+            IntOp::Shr | IntOp::Div | IntOp::Min if is_alike => {
+                self.fractions.insert(*term);
+                if let (IntOp::Shr, &[(whole, 1)], Some(by @ 1..32)) = (op, &a.terms[..], b.as_constant()) {
+                    *self.halved.entry(whole).or_default() |= 1 << by;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a term is the length of the rows that another term counts, as a product of such a length and a number that lanes do not share, or
+    /// so many times as long.
+    pub(super) fn counts_rows_of(&self, rows: u32, length: u32) -> bool {
+        let of = |term: u32| self.factors.get(&term).map_or(&[][..], |factors| factors);
+        let is_length = |term: &u32| *term == length || of(length).contains(term);
+        self.kind(rows).by_lane && of(rows).iter().any(is_length)
+    }
+
+    /// Whether all threads have one value of a term, which was divided, or is a half and a fourth of what was, or the smaller of two: such a distance leads to another
+    /// lane's element sooner than to another array.
+    pub(super) fn is_fraction(&self, term: u32) -> bool {
+        const HALF_AND_FOURTH: u64 = 1 << 1 | 1 << 2;
+        let is_whole = |by: &u64| by & HALF_AND_FOURTH == HALF_AND_FOURTH;
+        self.fractions.contains(&term) || self.halved.get(&term).is_some_and(is_whole)
     }
 
     /// What is known of a value that cannot be taken apart.
@@ -662,7 +714,7 @@ impl<'a> Addresses<'a> {
                 let a = self.operand(operand(1)?, depth)?;
                 let b = self.operand(operand(2)?, depth)?;
                 // Of the lane and some more, or a number that is given, the low bits are those of another lane.
-                let given = |&(t, _): &(u32, i64)| self.kind(t).kind == Kind::Root;
+                let given = |&(t, _): &(u32, i64)| self.kind(t).kind == Kind::Root || self.is_fraction(t);
                 let is_lane = a.factor(LANE) == 1 && a.constant & 31 == 0 && !a.terms.iter().any(given);
                 match (op, b.as_constant()) {
                     (IntOp::Add, _) => Some(
@@ -724,7 +776,9 @@ impl<'a> Addresses<'a> {
         let Statement::Instruction(instruction) = &self.function.body[at] else { return None };
         let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
         let kind = self.kind_of_result(at, register.0);
-        let term = self.opaque(Key::Result(op, sum.clone(), by), kind, register.0);
+        let key = Key::Result(op, sum.clone(), by);
+        let term = self.opaque(key.clone(), kind, register.0);
+        self.note_result(&key, &term);
         self.parts.insert(term.terms[0].0, (op, sum));
         Some(term)
     }

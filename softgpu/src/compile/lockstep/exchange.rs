@@ -228,6 +228,11 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         )
     };
     let certainly = |yes: bool| if yes { Conflict::Always } else { Conflict::None };
+    let is_spread = || {
+        let mut terms = first.address.terms.iter().map(|&(t, _)| term(t));
+        difference.constant == 0
+            && terms.any(|t| t.kind == Kind::Product && t.by_lane && t.by_turn && !t.of_data)
+    };
     // One lane stores, and all load, in turns at one place or another: a stack of the warp, whose top goes up and down.
     let one_place = lane == (0, 0) && !by_lane && !given && !own_values().0;
     let turns =
@@ -246,6 +251,8 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
                         if first.access == Access::Load { (second, first) } else { (first, second) };
                     certainly(overlaps(difference.constant) && store.conditions > load.conditions)
                 }
+                // The lane's number times a number that changes from turn to turn is another lane's in the next.
+                (true, _) if first.shared && second.shared && is_spread() => Conflict::Always,
                 (true, wild) => certainly(wild && difference.constant != 0),
             },
             // Elements of a lane, and in another turn others beside them.
@@ -269,6 +276,20 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
     };
     let side_by_side = first.shared && second.shared && lane.0 != 0 && lane.0.unsigned_abs() == size as u64;
     let own_column = || !(side_by_side && difference.terms.iter().any(leads_to_others));
+    // A fraction of a number that is given, in elements: the distance of two halves, which becomes less and less.
+    let is_fraction =
+        |&(t, factor): &(u32, i64)| t != LANE && factor.wrapping_rem(lane.0) == 0 && addresses.is_fraction(t);
+    // And so many rows, where the lanes of a warp are in several.
+    let is_of_rows = |&(t, _): &(u32, i64)| {
+        !term(t).by_lane && first.address.terms.iter().any(|&(rows, _)| addresses.counts_rows_of(rows, t))
+    };
+    if side_by_side
+        && lane.0 == lane.1
+        && difference.terms.len() == 1
+        && difference.terms.iter().all(|t| is_fraction(t) || is_of_rows(t))
+    {
+        return Conflict::Always;
+    }
     if own_parts || of_data && lane.0 == lane.1 && lane.0 != 0 && own_column() {
         return Conflict::None;
     }

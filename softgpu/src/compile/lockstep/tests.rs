@@ -711,6 +711,65 @@ fn a_distance_that_is_halved_leads_to_other_rows_and_one_in_the_row_does_not() {
 }
 
 #[test]
+fn a_fraction_of_a_given_number_is_a_distance_and_the_number_itself_leads_to_another_array() {
+    // `s[t] += s[t + distance]` behind a store of all elements.
+    let step = |distance: &str, between: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; shl.b32 %r4, %r1, 2; add.u32 %r5, %r3, %r4; st.shared.u32 [%r5], %r9; {distance} shl.b32 %r7, %r6, 2; add.u32 %r8, %r5, %r7; {between}
+             ld.shared.u32 %r10, [%r8]; st.global.u32 [%rd2], %r10;"
+        ))
+    };
+    for half in [
+        "mov.u32 %r11, %ntid.x; shr.u32 %r6, %r11, 1;",
+        "div.u32 %r6, %r9, 3;",
+        "shr.u32 %r11, %r9, 1; min.u32 %r6, %r11, 32;",
+        "ld.global.u32 %r11, [%rd9]; shr.u32 %r6, %r11, 2;",
+        // Laid out, the first distance is the number.
+        "mov.u32 %r6, %r9; shr.u32 %r11, %r9, 1; shr.u32 %r12, %r9, 2; add.u32 %r13, %r11, %r12; st.global.u32 [%rd2], %r13;",
+    ] {
+        assert_eq!(step(half, ""), 1, "{half}");
+        assert_eq!(step(half, "bar.warp.sync -1;"), 0, "{half}");
+    }
+    for whole in [
+        "mov.u32 %r6, %ntid.x;",
+        "mov.u32 %r6, %r9;",
+        "mul.lo.u32 %r6, %r9, 3;",
+        "ld.global.u32 %r6, [%rd9];",
+    ] {
+        assert_eq!(step(whole, ""), 0, "{whole}");
+    }
+}
+
+#[test]
+fn so_many_rows_on_are_other_lanes_elements_where_a_warp_has_several() {
+    let below = |row: &str, distance: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; mov.u32 %r4, %ntid.x; mad.lo.u32 %r5, {row}, %r4, %r1; shl.b32 %r6, %r5, 2; add.u32 %r7, %r6, %r3; st.shared.u32 [%r7], %r9;
+             mul.lo.u32 %r8, {distance}; shl.b32 %r10, %r8, 2; add.u32 %r11, %r10, %r7; ld.shared.u32 %r12, [%r11]; st.global.u32 [%rd2], %r12;"
+        ))
+    };
+    assert_eq!(below("%tid.y", "%r4, 1"), 1);
+    assert_eq!(below("%tid.y", "%r4, 2"), 1);
+    assert_eq!(below("%tid.y", "%r4, %r9"), 1);
+    assert_eq!(below("%ctaid.y", "%r4, 1"), 0, "one row for all threads");
+    assert_eq!(below("%tid.y", "%r9, 3"), 0, "another array");
+}
+
+#[test]
+fn a_lanes_number_times_what_is_doubled_is_another_lanes_in_the_next_turn() {
+    // `s[2 * d * t] += s[2 * d * t + d]`
+    let sums = |step: &str| {
+        kernel(&format!(
+            "mov.u32 %r3, s; mov.u32 %r4, 1; L: shl.b32 %r5, %r4, 1; mul.lo.u32 %r6, %r5, %r1; add.u32 %r7, %r6, %r4; shl.b32 %r8, %r7, 2; add.u32 %r10, %r8, %r3;
+             shl.b32 %r11, %r6, 2; add.u32 %r12, %r11, %r3; ld.shared.u32 %r13, [%r12]; ld.shared.u32 %r14, [%r10]; add.u32 %r15, %r13, %r14; st.shared.u32 [%r12], %r15;
+             {step} setp.lt.u32 %p2, %r4, 64; @%p2 bra L;"
+        ))
+    };
+    // Before its own element, before the other one, and behind both.
+    assert_eq!(sums("mov.u32 %r4, %r5;"), 2);
+}
+
+#[test]
 fn all_have_looked_before_one_acts_for_several() {
     // Ranks among equal digits: who has the digit looks at its counter, and the first of them raises it.
     let rank = |who: &str, change: &str| {
