@@ -277,7 +277,7 @@ pub fn all() -> Vec<Setting> {
         program(
             VECTORS_VARIABLE,
             &"`auto`",
-            "with `RGPU_IN_PROCESS`, or for `rgpu serve`, where it has to be set for that: `auto`: the software GPU compiles a kernel that has taken long enough once more, in the background, for eight threads at once, and one that has taken longer for sixteen, and runs it so where that takes less time; `first`: it does so before a kernel's first launch, and always, for eight; `wide`: likewise, for sixteen where the blocks have rows of so many; `off`: one thread after another. What was compiled so is kept (`RGPU_CODE_CACHE`) and found sooner the next time. The machine needs AVX2 and, to compile, libLLVM 14 to 23; a kernel that cannot be translated stays as it is",
+            "with `RGPU_IN_PROCESS`, or for `rgpu serve`, where it has to be set for that: `auto`: the software GPU compiles a kernel that has taken long enough once more, in the background, for eight threads at once, one that has taken longer for sixteen, and then for a whole warp of 32, and runs it so where that takes less time; `first`: it does so before a kernel's first launch, and always, for eight; `wide`: likewise, for sixteen where the blocks have rows of so many; `warp`: likewise, for a whole warp where the blocks consist of those; `off`: one thread after another. What was compiled so is kept (`RGPU_CODE_CACHE`) and found sooner the next time. The machine needs AVX2 and, to compile, libLLVM 14 to 23; a kernel that cannot be translated stays as it is",
         ),
         program(SOFT_DEVICES_VARIABLE, &1, "with `RGPU_IN_PROCESS`: number of software GPUs"),
         program(

@@ -6,7 +6,10 @@
 //! has not checked.
 
 /// What the first eight bytes of every map are.
-pub const TENSOR_MAP_MAGIC: u64 = u64::from_le_bytes(*b"rgputma\x01");
+pub const TENSOR_MAP_MAGIC: u64 = u64::from_le_bytes(*b"rgPutma\x01");
+/// Where in a map they are. Bit 21 of this word is clear: CUTLASS clears it in maps that the driver has made, where `cuDriverGetVersion` says 13.1 or less.
+pub const TENSOR_MAP_MAGIC_AT: usize = 8;
+const _: () = assert!(TENSOR_MAP_MAGIC & 1 << 21 == 0);
 
 /// Bytes of a map.
 pub const TENSOR_MAP_BYTES: usize = 128;
@@ -27,7 +30,7 @@ pub const TENSOR_MAP_ALIGN: u64 = 64;
 /// Dimensions that a tensor has at most.
 pub const MAX_RANK: usize = 5;
 
-const ADDRESS: usize = 8;
+const ADDRESS: usize = 0;
 const STRIDES: usize = 16;
 const SIZES: usize = 48;
 const BOX: usize = 68;
@@ -297,7 +300,7 @@ impl TensorMap {
     pub fn to_bytes(&self) -> [u8; TENSOR_MAP_BYTES] {
         let mut bytes = [0; TENSOR_MAP_BYTES];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-        put(0, &TENSOR_MAP_MAGIC.to_le_bytes());
+        put(TENSOR_MAP_MAGIC_AT, &TENSOR_MAP_MAGIC.to_le_bytes());
         put(ADDRESS, &self.address.to_le_bytes());
         for (index, stride) in self.strides.iter().enumerate() {
             put(STRIDES + index * 8, &stride.to_le_bytes());
@@ -337,7 +340,7 @@ impl TensorMap {
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let signed = |at: usize| i32::from(short(at) as i16);
-        if long(0) != TENSOR_MAP_MAGIC || bytes[INTERLEAVE] != 0 || bytes[FILL] > 1 {
+        if long(TENSOR_MAP_MAGIC_AT) != TENSOR_MAP_MAGIC || bytes[INTERLEAVE] != 0 || bytes[FILL] > 1 {
             return None;
         }
         let shape = match bytes[KIND] {
@@ -521,9 +524,18 @@ mod tests {
     }
 
     #[test]
+    fn what_programs_clear_in_a_map_is_clear() {
+        let (mut map, address) = (tiled(), 0xffff_ffff_fff0);
+        map.address = address;
+        let mut words = words_of(&map.to_bytes());
+        words[1] &= !(1 << 21);
+        assert_eq!(TensorMap::from_bytes(&bytes_of(&words)).map(|map| map.address), Some(address));
+    }
+
+    #[test]
     fn fields_are_replaced_one_by_one() {
         let mut bytes = [0; TENSOR_MAP_BYTES];
-        put(&mut bytes, (0, Patch::Long(TENSOR_MAP_MAGIC)));
+        put(&mut bytes, (TENSOR_MAP_MAGIC_AT, Patch::Long(TENSOR_MAP_MAGIC)));
         let mut set = |field, ordinal, value| {
             put(&mut bytes, replace(field, ordinal, value).unwrap());
             TensorMap::from_bytes(&bytes)

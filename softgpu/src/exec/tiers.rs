@@ -22,7 +22,7 @@ const LOOKED_FOR_AT_ONCE: u64 = 10_000_000;
 const EARNED: u64 = 40_000_000;
 /// What it has to have taken in groups of each size but the last before it earns code for groups of the next. That takes longer to make, and does not help all
 /// kernels.
-const EARNED_LARGER: [u64; WIDTHS.len() - 1] = [3 * EARNED, 6 * EARNED];
+const EARNED_LARGER: [u64; WIDTHS.len() - 1] = [2 * EARNED; WIDTHS.len() - 1];
 /// Launches that tell how fast a tier is.
 const TRIALS: u32 = 4;
 /// Launches as vectors after which one is not, if none has told yet how fast the first tier is: where the first launch has gone over to vectors, it is not
@@ -461,7 +461,7 @@ mod tests {
         assert!(kept.prefers_larger(Mode::Auto, 8, 16), "code that an earlier process made is tried");
         let prefers = || {
             let larger = kept.prefers_larger(Mode::Auto, 16, 32);
-            assert_eq!(kept.note(1_000, EARNED, (if larger { 32 } else { 16 }, 32)), None);
+            assert_eq!(kept.note(1_000, EARNED / 4, (if larger { 32 } else { 16 }, 32)), None);
             larger
         };
         let launches: Vec<_> = (0..2 * TRIALS).map(|_| prefers()).collect();

@@ -212,12 +212,12 @@ const MOST_NANOSECONDS: u64 = 10_000_000_000;
 /// What takes no longer than this, in nanoseconds, is compiled at once: later processes find it.
 const SOON: u64 = 1_500_000_000;
 
-/// About how many nanoseconds LLVM takes for a text of so many bytes, as measured: long functions take longer for each byte.
-fn nanoseconds_of(bytes: usize) -> u64 {
-    const FOR_A_BYTE: f64 = 2000.0;
-    const LONG: f64 = 1e6;
-    let bytes = bytes as f64;
-    (bytes * FOR_A_BYTE * (1.0 + (bytes / LONG).powi(2))) as u64
+/// About how many nanoseconds LLVM takes for a text of so many bytes, made of a function of so many blocks and instructions, as measured: where values live through
+/// many blocks, each instruction takes longer.
+fn nanoseconds_of(bytes: usize, (blocks, instructions): (usize, usize)) -> u64 {
+    const FOR_A_BYTE: u64 = 700;
+    const FOR_A_BLOCK_AND_INSTRUCTION: u64 = 800;
+    bytes as u64 * FOR_A_BYTE + blocks as u64 * instructions as u64 * FOR_A_BLOCK_AND_INSTRUCTION
 }
 
 /// Who compiles: a process that ends waits until this is gone.
@@ -269,7 +269,8 @@ impl Compiler {
         if SHOWS {
             eprintln!("{}", translated.text);
         }
-        match nanoseconds_of(translated.own_bytes) {
+        let size = (func.layout.blocks().count(), func.dfg.num_insts());
+        match nanoseconds_of(translated.own_bytes, size) {
             MOST_NANOSECONDS.. => return Err("LLVM would take too long".to_owned().into()),
             // What is there already is good enough for the time being.
             needed if lanes != WIDTHS[0] && needed > most => return Err(NotMade::Costs(needed)),

@@ -12,7 +12,7 @@ mod tests;
 mod tile;
 
 use rgpu_device::tensor_map::{
-    Patch, TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TENSOR_MAP_MAGIC, TensorMap, replace,
+    Patch, TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TENSOR_MAP_MAGIC, TENSOR_MAP_MAGIC_AT, TensorMap, replace,
 };
 
 use super::arena::WINDOW;
@@ -162,7 +162,7 @@ impl Reach<'_> {
             return Err(TRAP_MISALIGNED);
         }
         self.space.check(map, TENSOR_MAP_BYTES as u64)?;
-        self.write(map, &TENSOR_MAP_MAGIC.to_le_bytes(), 8)?;
+        self.write(map + TENSOR_MAP_MAGIC_AT as u64, &TENSOR_MAP_MAGIC.to_le_bytes(), 8)?;
         let to = map + at as u64;
         match patch {
             Patch::Byte(value) => self.write(to, &[value], 1),

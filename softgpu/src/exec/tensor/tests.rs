@@ -1,7 +1,9 @@
 //! What does not need a kernel: whatever a tensor map says, nothing but the arena and the block's window is touched.
 
 use rgpu_device::Range;
-use rgpu_device::tensor_map::{Element, Shape, Swizzle, TENSOR_MAP_BYTES, TENSOR_MAP_MAGIC, TensorMap};
+use rgpu_device::tensor_map::{
+    Element, Shape, Swizzle, TENSOR_MAP_BYTES, TENSOR_MAP_MAGIC, TENSOR_MAP_MAGIC_AT, TensorMap,
+};
 
 use super::{Reach, Space};
 use crate::abi::operands::WORDS;
@@ -218,7 +220,7 @@ fn a_tile_lies_where_it_should_with_zeros_around_it() {
     words[SHARED] = 128;
     assert_eq!(memory.reach().operate(handle + 8, load, &mut words), Err(TRAP_MISALIGNED));
     let mut bytes = [0; TENSOR_MAP_BYTES];
-    bytes[..8].copy_from_slice(&TENSOR_MAP_MAGIC.to_le_bytes());
+    bytes[TENSOR_MAP_MAGIC_AT..][..8].copy_from_slice(&TENSOR_MAP_MAGIC.to_le_bytes());
     memory.put(handle, &bytes);
     assert_eq!(memory.reach().operate(handle, load, &mut words), Err(TRAP_TENSOR_MAP));
 }
