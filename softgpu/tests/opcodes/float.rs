@@ -206,6 +206,15 @@ fn flushing() -> Vec<Case> {
             }),
         );
         all.push(F32.scalar(format!("{name}.NaN.f32"), 2, move |a| nan_wins(f, a, maximum)));
+        let of_three = move |a: &[u64]| f.min_max(f.min_max(a[0], a[1], maximum), a[2], maximum);
+        all.push(F32.scalar(format!("{name}.f32"), 3, move |a| of_three(a)));
+        all.push(F32.scalar(format!("{name}.ftz.f32"), 3, move |a| {
+            of_three(&a.iter().map(|&number| f.flush(number)).collect::<Vec<_>>())
+        }));
+        all.push(F32.scalar(format!("{name}.NaN.f32"), 3, move |a| {
+            let nan = a.iter().copied().find(|v| f.is_nan(*v));
+            nan.unwrap_or_else(|| of_three(a))
+        }));
     }
     all
 }

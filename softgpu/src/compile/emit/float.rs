@@ -316,7 +316,11 @@ impl<'a> Emitter<'a, '_> {
         }
         let a = self.float_src(self.operand(o, 1)?, ty, ftz)?;
         let b = self.float_src(self.operand(o, 2)?, ty, ftz)?;
-        let value = self.min_max_value(max, nan, xorsign, a, b);
+        let mut value = self.min_max_value(max, nan, xorsign, a, b);
+        if let Some(third) = o.get(3) {
+            let third = self.float_src(third, ty, ftz)?;
+            value = self.min_max_value(max, nan, xorsign, value, third);
+        }
         self.set(self.operand(o, 0)?, ty, value)
     }
 

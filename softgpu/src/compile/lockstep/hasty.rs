@@ -70,7 +70,7 @@ pub(super) fn stores(
     if !all.iter().flatten().zip(bits.iter().flatten()).any(is_written) {
         return Vec::new();
     }
-    let single = Single::find(function, ops, flow);
+    let single = Single::find(function, ops, flow, addresses);
     // What has been read when each block begins; a bit for each place.
     let mut read = vec![0u64; flow.blocks.len()];
     let mut stores = Vec::new();

@@ -231,6 +231,15 @@ fn a_thread_lets_others_read_first_unless_only_it_has_read() {
     let by_address = "mov.u32 %r4, s; cvt.u64.u32 %rd4, %r4; cvta.shared.u64 %rd5, %rd4; ld.u32 %r3, [%rd5]; mov.u32 %r6, s;";
     assert_eq!(yields(&format!("{by_address} add.u32 %r3, %r3, 1; st.shared.u32 [%r6], %r3;")), 1);
     assert_eq!(yields(&format!("{by_address} add.u32 %r3, %r3, 1; st.shared.u32 [%r6+4], %r3;")), 0);
+    // Whose turn it is, also behind another branch; not where that is a thread's own.
+    let turns = |turn: &str, more: &str| {
+        yields(&format!(
+            "mov.u32 %r7, 0; {turn} T: setp.ne.u32 %p2, %r7, %r1; @%p2 bra L; {more} {sum} L: bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, 64; @%p3 bra T;"
+        ))
+    };
+    assert_eq!(turns("", ""), 0);
+    assert_eq!(turns("", "setp.eq.u32 %p4, %r7, 0; @%p4 bra L;"), 0);
+    assert_eq!(turns("and.b32 %r7, %r1, 3;", ""), 1);
     let read_by_one = "setp.eq.u32 %p4, %r1, 0; @%p4 ld.shared.u32 %r3, [s];";
     assert_eq!(yields(&format!("{read_by_one} {}", behind("setp.ne.u32 %p2, %r1, 1;", store))), 1);
 }

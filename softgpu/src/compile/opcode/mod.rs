@@ -154,10 +154,10 @@ opcodes! {
     Madc "madc" [To(T), From(T), From(T), From(T)] mad [Part];
     Mapa "mapa" [To(T), From(T), From(W32)] mapa;
     Match "match" [WithPredicate(W32), From(T), From(W32)] lane_match;
-    Max "max" [To(T), From(T), From(T)] min_max;
+    Max "max" (min_max) min_max;
     Mbarrier "mbarrier" (mbarrier) mbarrier;
     Membar "membar" [] fence [Memory];
-    Min "min" [To(T), From(T), From(T)] min_max;
+    Min "min" (min_max) min_max;
     Mma "mma" (mma) mma;
     Mov "mov" (mov) mov;
     Movmatrix "movmatrix" [To(W32), From(W32)] movmatrix;

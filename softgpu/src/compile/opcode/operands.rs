@@ -198,6 +198,15 @@ pub(super) mod rules {
         Demands::exactly(&plain)
     }
 
+    /// `min` and `max`: of two numbers, or of three singles
+    pub(crate) fn min_max(form: &Form, operands: usize) -> Option<Demands> {
+        let bits = form.ty()?.bits();
+        let three = operands == 4 && form.ty() == Some(Type::F32) && !form.has("xorsign");
+        let mut roles = vec![To(bits), From(bits), From(bits)];
+        roles.resize(if three { 4 } else { 3 }, From(bits));
+        Demands::exactly(&roles)
+    }
+
     /// `setp`
     pub(crate) fn setp(form: &Form, _: usize) -> Option<Demands> {
         let mut roles = vec![Predicates, From(bits(form, 0)?), From(bits(form, 0)?)];
