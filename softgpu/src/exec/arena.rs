@@ -37,7 +37,8 @@ const DEVICE_ADDRESSES: u64 = 64 << 30;
 /// Addresses of modules' variables, at least.
 const GLOBAL_ADDRESSES: u64 = 16 << 30;
 /// How far the windows of slots are apart, and what their addresses are multiples of: as far as 32 bits reach. So the low half of a generic address in
-/// shared memory is its address there, as on devices, and nothing else lies where that can lead.
+/// shared memory is its address there, as on devices, and nothing else lies where that can lead, counted from the memory of a cluster's first block. (A kernel
+/// that knows nothing of clusters counts from its own block's: there a wrong address just below 4 GiB may lead to another block of the same program.)
 const WINDOW_STRIDE: u64 = 1 << 32;
 const _: () = assert!(MAX_CLUSTER as u64 * CLUSTER_STRIDE as u64 <= WINDOW_STRIDE);
 const ALIGN: u64 = 2 << 20;
