@@ -5,9 +5,9 @@
 //! (`tensormap.replace`, [`replace`]); so whoever uses a map reads it once and believes nothing that [`TensorMap::from_bytes`]
 //! has not checked.
 
-/// What the first eight bytes of every map are.
+/// What eight bytes of every map are.
 pub const TENSOR_MAP_MAGIC: u64 = u64::from_le_bytes(*b"rgPutma\x01");
-/// Where in a map they are. Bit 21 of this word is clear: CUTLASS clears it in maps that the driver has made, where `cuDriverGetVersion` says 13.1 or less.
+/// Where in a map these are. Bit 21 of this word is clear: CUTLASS clears it in maps that the driver has made, where `cuDriverGetVersion` says 13.1 or less.
 pub const TENSOR_MAP_MAGIC_AT: usize = 8;
 const _: () = assert!(TENSOR_MAP_MAGIC & 1 << 21 == 0);
 

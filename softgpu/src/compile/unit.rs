@@ -393,8 +393,7 @@ impl Unit {
                 Operand::Special(ClusterCtaRank | ClusterCtaidX | ClusterCtaidY | ClusterCtaidZ)
             )
         };
-        let all = bodies.iter().flat_map(|body| Self::instructions(body));
-        all.into_iter().any(|instruction| {
+        bodies.iter().flat_map(|body| Self::instructions(body)).any(|instruction| {
             self.op(instruction).knows_cluster_addresses() || instruction.operands.iter().any(is_number)
         })
     }

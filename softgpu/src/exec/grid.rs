@@ -258,7 +258,7 @@ impl Grid {
 
     /// So many of its blocks have taken so many nanoseconds of processors, in groups of so many threads.
     pub(super) fn note_tier(&self, blocks: u64, ns: u64, lanes: usize) {
-        let most = WIDTHS.into_iter().filter(|lanes| lie_in_rows(self.block, *lanes)).fold(0, usize::max);
+        let most = WIDTHS.into_iter().rfind(|lanes| lie_in_rows(self.block, *lanes)).unwrap_or(0);
         tiers::note(&self.origin.0, self.origin.1, blocks, ns, (lanes, most));
     }
 

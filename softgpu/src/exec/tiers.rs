@@ -22,7 +22,7 @@ const LOOKED_FOR_AT_ONCE: u64 = 10_000_000;
 const EARNED: u64 = 40_000_000;
 /// What it has to have taken in groups of each size but the last before it earns code for groups of the next. That takes longer to make, and does not help all
 /// kernels.
-const EARNED_LARGER: [u64; WIDTHS.len() - 1] = [2 * EARNED; WIDTHS.len() - 1];
+const EARNED_LARGER: u64 = 2 * EARNED;
 /// Launches that tell how fast a tier is.
 const TRIALS: u32 = 4;
 /// Launches as vectors after which one is not, if none has told yet how fast the first tier is: where the first launch has gone over to vectors, it is not
@@ -280,7 +280,7 @@ impl Tiers {
         self.larger[index].note(blocks, ns, false);
         let account = &self.accounts[index + 1];
         account.spent.fetch_add(ns, Relaxed);
-        account.pays(0, EARNED_LARGER[index]).map(|spent| Earned::Compile(next, spent))
+        account.pays(0, EARNED_LARGER).map(|spent| Earned::Compile(next, spent))
     }
 
     /// What it has earned in the first tier with so many nanoseconds that are not noted yet; each thing once.
@@ -438,8 +438,8 @@ mod tests {
 
     #[test]
     fn a_kernel_earns_larger_groups_as_vectors_and_keeps_them_only_if_they_are_faster() {
-        for (index, &earned) in EARNED_LARGER.iter().enumerate() {
-            let (from, to) = (WIDTHS[index], WIDTHS[index + 1]);
+        for (from, to, mode) in [(8, 16, Mode::Wide), (16, 32, Mode::Warp)] {
+            let earned = EARNED_LARGER;
             let (narrow, wide, half) = ((from, to), (to, to), earned / 2);
             let tiers = Tiers::default();
             assert_eq!(tiers.note(1_000, EARNED, ONE), Some(Earned::Compile(8, EARNED)));
@@ -453,7 +453,6 @@ mod tests {
             assert!(tiers.prefers_larger(Mode::Auto, from, to), "they are tried");
             (0..TRIALS).for_each(|_| _ = tiers.note(1_000, 2 * earned, wide));
             assert!(!tiers.prefers_larger(Mode::Auto, from, to), "they took four times as long");
-            let mode = [Mode::Wide, Mode::Warp][index];
             assert!(tiers.prefers_larger(mode, from, to), "whoever wants them gets them");
             assert!(tiers.prefers_vectors(mode));
         }

@@ -416,6 +416,7 @@ mod tests {
             assert!(!make(CutKind::Vote(VoteMode::Ballot), &mut unnamed));
             assert_eq!(unnamed, rows(mask));
         }
+        // A whole warp has no other groups.
         if size == WARP {
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::case::{Case, Class, Want};
 use super::float::{BF16, F16, F32, F64, Kind};
+use super::integer::low_high;
 use super::oracle::Format;
 use super::values::{Domain, mask, signed};
 
@@ -30,12 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for to in INTEGERS {
         for from in INTEGERS {
-            let bits = width(to);
-            let (low, high) = if to.starts_with('s') {
-                (-(1i128 << (bits - 1)), (1 << (bits - 1)) - 1)
-            } else {
-                (0, (1 << bits) - 1)
-            };
+            let (bits, (low, high)) = (width(to), low_high(to));
             // The result is extended to the register's size.
             let register = bits.max(16);
             let out = int(bits).0;
@@ -101,10 +97,7 @@ fn pack(ty: &'static str) -> Case {
     let inputs = &[int(32); 3][..if three { 3 } else { 2 }];
     let name = format!("cvt.pack.sat.{ty}.s32{}", if three { ".b32" } else { "" });
     Case::simple(&name, inputs, Class::B32, move |a| {
-        let (low, high) = match ty.starts_with('s') {
-            true => (-(1i128 << (bits - 1)), (1 << (bits - 1)) - 1),
-            false => (0, (1 << bits) - 1),
-        };
+        let (low, high) = low_high(ty);
         let narrow = |value: u64| number(value, "s32").clamp(low, high) as u64 & mask(bits);
         let above = if three { a[2] << (2 * bits) } else { 0 };
         Want::Bits((above | narrow(a[0]) << bits | narrow(a[1])) & mask(32))

@@ -200,28 +200,26 @@ fn flushing() -> Vec<Case> {
     all.push(F32.scalar("neg.ftz.f32".into(), 1, move |a| f.flush(a[0]) ^ 0x8000_0000));
     all.push(F32.scalar("abs.ftz.f32".into(), 1, move |a| f.flush(a[0]) & 0x7FFF_FFFF));
     for (name, maximum) in [("min", false), ("max", true)] {
-        all.push(
-            F32.scalar(format!("{name}.ftz.f32"), 2, move |a| {
-                f.min_max(f.flush(a[0]), f.flush(a[1]), maximum)
-            }),
-        );
-        all.push(F32.scalar(format!("{name}.NaN.f32"), 2, move |a| nan_wins(f, a, maximum)));
-        let of_three = move |a: &[u64]| f.min_max(f.min_max(a[0], a[1], maximum), a[2], maximum);
-        all.push(F32.scalar(format!("{name}.f32"), 3, move |a| of_three(a)));
-        all.push(F32.scalar(format!("{name}.ftz.f32"), 3, move |a| {
-            of_three(&a.iter().map(|&number| f.flush(number)).collect::<Vec<_>>())
-        }));
-        all.push(F32.scalar(format!("{name}.NaN.f32"), 3, move |a| {
-            let nan = a.iter().copied().find(|v| f.is_nan(*v));
-            nan.unwrap_or_else(|| of_three(a))
-        }));
+        for count in [2, 3] {
+            all.push(F32.scalar(format!("{name}.ftz.f32"), count, move |a| {
+                let flushed: Vec<u64> = a.iter().map(|&number| f.flush(number)).collect();
+                extreme(f, &flushed, maximum)
+            }));
+            all.push(F32.scalar(format!("{name}.NaN.f32"), count, move |a| nan_wins(f, a, maximum)));
+        }
+        all.push(F32.scalar(format!("{name}.f32"), 3, move |a| extreme(f, a, maximum)));
     }
     all
 }
 
-/// `min` and `max` in which a NaN wins.
+/// `min` and `max` of as many numbers as there are.
+fn extreme(f: Format, a: &[u64], maximum: bool) -> u64 {
+    a[1..].iter().fold(a[0], |first, &then| f.min_max(first, then, maximum))
+}
+
+/// The same where a NaN wins.
 fn nan_wins(f: Format, a: &[u64], maximum: bool) -> u64 {
-    a.iter().copied().find(|v| f.is_nan(*v)).unwrap_or_else(|| f.min_max(a[0], a[1], maximum))
+    a.iter().copied().find(|v| f.is_nan(*v)).unwrap_or_else(|| extreme(f, a, maximum))
 }
 
 /// `f16`, `bf16`, and two of them at once.

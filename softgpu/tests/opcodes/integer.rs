@@ -29,7 +29,8 @@ fn wrap(value: i128, bits: u32) -> Want {
     Want::Bits(value as u64 & mask(bits))
 }
 
-fn low_high(ty: &str) -> (i128, i128) {
+/// The smallest and the largest number of a type.
+pub(crate) fn low_high(ty: &str) -> (i128, i128) {
     let bits = width(ty);
     if ty.starts_with('s') { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
 }

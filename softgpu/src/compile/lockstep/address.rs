@@ -467,11 +467,15 @@ impl<'a> Addresses<'a> {
     }
 
     fn term(&mut self, key: Key, term: Term) -> u32 {
-        let next = self.terms.len() as u32;
-        let number = *self.numbers.entry(key).or_insert(next);
-        if number == next {
-            self.terms.push(term);
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
         }
+        let number = self.terms.len() as u32;
+        self.terms.push(term);
+        if let Key::Result(op, a, b) = &key {
+            self.note_result(number, (*op, a, b));
+        }
+        self.numbers.insert(key, number);
         number
     }
 
@@ -571,9 +575,7 @@ impl<'a> Addresses<'a> {
                 _ => {
                     let kind = self.kind_of_result(at as usize, register);
                     let key = self.result(at as usize, depth - 1).unwrap_or(Key::Value(register));
-                    let value = self.opaque(key.clone(), kind, register);
-                    self.note_result(&key, &value);
-                    value
+                    self.opaque(key, kind, register)
                 }
             },
             [at] => {
@@ -603,10 +605,7 @@ impl<'a> Addresses<'a> {
         let (by_turn, of_data) = (any(|t| t.by_turn), any(|t| t.of_data));
         let (by_lane, by_thread) = (any(|t| t.by_lane), any(|t| t.by_thread));
         let term = Term { kind: Kind::Product, by_lane, by_thread, by_turn, of_data };
-        let key = Key::Result(op, a, b);
-        let product = Linear::of(self.term(key.clone(), term));
-        self.note_result(&key, &product);
-        product
+        Linear::of(self.term(Key::Result(op, a, b), term))
     }
 
     /// Whether the smaller or larger of two sums is where the part of each lane begins, kept within bounds: a product of the lane's number and the
@@ -623,20 +622,19 @@ impl<'a> Addresses<'a> {
         differs(a) != differs(b) && is_part(a) && is_part(b)
     }
 
-    /// Notes what a value is the result of: of what a product, or, if threads and turns of loops have the same, that it is a fraction.
-    fn note_result(&mut self, key: &Key, value: &Linear) {
-        let (Key::Result(op, a, b), [(term, 1)]) = (key, &value.terms[..]) else { return };
-        let is_alike = !self.kind(*term).by_thread && !self.kind(*term).by_turn;
+    /// Notes of what numbers a new term is the product, or, if threads and turns of loops have the same, that it is a fraction.
+    fn note_result(&mut self, term: u32, (op, a, b): (IntOp, &Linear, &Linear)) {
+        let is_alike = !self.kind(term).by_thread && !self.kind(term).by_turn;
         match op {
             IntOp::MulLo => {
                 let numbers = [a, b].into_iter().filter_map(|number| match number.terms[..] {
                     [(number, 1)] if !self.kind(number).by_lane => Some(number),
                     _ => None,
                 });
-                self.factors.insert(*term, numbers.collect());
+                self.factors.insert(term, numbers.collect());
             }
             IntOp::Shr | IntOp::Div | IntOp::Min if is_alike => {
-                self.fractions.insert(*term);
+                self.fractions.insert(term);
                 if let (IntOp::Shr, &[(whole, 1)], Some(by @ 1..32)) = (op, &a.terms[..], b.as_constant()) {
                     *self.halved.entry(whole).or_default() |= 1 << by;
                 }
@@ -776,9 +774,7 @@ impl<'a> Addresses<'a> {
         let Statement::Instruction(instruction) = &self.function.body[at] else { return None };
         let Some(Operand::Reg(register)) = instruction.operands.first() else { return None };
         let kind = self.kind_of_result(at, register.0);
-        let key = Key::Result(op, sum.clone(), by);
-        let term = self.opaque(key.clone(), kind, register.0);
-        self.note_result(&key, &term);
+        let term = self.opaque(Key::Result(op, sum.clone(), by), kind, register.0);
         self.parts.insert(term.terms[0].0, (op, sum));
         Some(term)
     }

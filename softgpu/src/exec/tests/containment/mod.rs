@@ -456,10 +456,7 @@ fn run(
         let mut seed = first;
         while rig.tally.executed < launches {
             note(seed);
-            vector::CHOSEN.set(Some(match vectors {
-                true => Mode::by_turns(seed / 2),
-                false => Mode::Off,
-            }));
+            vector::CHOSEN.set(Some(if vectors { Mode::by_turns(seed / 2) } else { Mode::Off }));
             if let Err(Escape(how)) = rig.kernel(seed, each) {
                 panic!("ESCAPE, seed {seed}: {how}\n{}", Rig::text(seed));
             }
