@@ -4,14 +4,21 @@
 //! barrier between, in the same variable: Rodinia's leukocyte renews an image in place so, one part of it behind the other. On a device all
 //! threads of the block read at about the same time, and compute much before they store; here the first thread would have stored before the
 //! others have read. So a thread lets all others go first before such a store.
+//!
+//! Or each thread that has one reads the element at a distance that is doubled or halved from turn to turn, and adds it to its own: the scan of
+//! Kogge and Stone as textbooks have it, `if (t >= d) s[t] += s[t - d]` behind a barrier. Sums in a tree (`if (t < d) s[t] += s[t + d]`) look
+//! alike, but nobody reads what they change: the condition does not tell whether the element that is read is there.
+
+use std::rc::Rc;
 
 use super::super::flow::Flow;
 use super::super::op::Op;
 use super::accesses::Access;
-use super::address::Addresses;
+use super::address::{Addresses, Kind, LANE, Linear};
 use super::ahead::{before, waits};
 use super::found::Found;
-use rgpu_image::ptx::ast::{Function, Guard, Statement};
+use super::ways::Ways;
+use rgpu_image::ptx::ast::{Function, Guard, Instruction, Statement};
 
 /// All threads have waited for each other, and not changed the block's memory since then.
 const TOGETHER: u128 = 1;
@@ -19,20 +26,26 @@ const TOGETHER: u128 = 1;
 /// More loads than there are other bits are not looked at.
 const LOADS: usize = 127;
 
+/// A load of what another thread may store to next.
+struct Load<'a> {
+    found: &'a Found<'a>,
+    /// The differences of the numbers that were compared on the way to it.
+    compared: Rc<[Linear]>,
+}
+
 /// Stores before which a thread lets others go first, with their guards. Mostly none.
 pub(super) fn stores(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
     all: &[Vec<Found>],
-    addresses: &Addresses,
+    addresses: &mut Addresses,
 ) -> Vec<(usize, Option<Guard>)> {
-    let is_load = |found: &&Found| found.access == Access::Load && found.at_edge;
-    let loads: Vec<&Found> = all.iter().flatten().filter(is_load).take(LOADS).collect();
+    let loads = loads(function, flow, all, addresses);
     if loads.is_empty() {
         return Vec::new();
     }
-    let bits = |is: &dyn Fn(&Found) -> bool| {
+    let bits = |is: &dyn Fn(&Load) -> bool| {
         loads.iter().zip(1..).filter(|(load, _)| is(load)).fold(0, |bits, (_, bit)| bits | 1u128 << bit)
     };
     let mut stores = Vec::new();
@@ -45,13 +58,13 @@ pub(super) fn stores(
             }
             let Some(found) = found.next_if(|found| found.at == at) else { continue };
             if found.access != Access::Load {
-                let overtaken = now & bits(&|load| is_in_place(found, load, addresses));
+                let overtaken = now & bits(&|load| is_overtaken(load, found, addresses));
                 if overtaken != 0 {
                     stores.push((at, found.instruction.guard));
                 }
                 now &= !(TOGETHER | overtaken);
             } else if now & TOGETHER != 0 {
-                now |= bits(&|load| load.at == at);
+                now |= bits(&|load| load.found.at == at);
             }
         }
         now
@@ -61,8 +74,93 @@ pub(super) fn stores(
     stores
 }
 
+/// Loads of what other threads may store to next.
+fn loads<'a>(
+    function: &Function,
+    flow: &Flow,
+    all: &'a [Vec<Found<'a>>],
+    addresses: &mut Addresses,
+) -> Vec<Load<'a>> {
+    let is_load = |found: &&Found| {
+        found.access == Access::Load && (found.at_edge || found.conditions > 0 && is_one_of_a_row(found))
+    };
+    let mut ways = None;
+    let mut loads: Vec<Load> = Vec::new();
+    for (block, found) in all.iter().enumerate() {
+        let mut found = found.iter().filter(is_load).take(LOADS - loads.len()).peekable();
+        if found.peek().is_none() {
+            continue;
+        }
+        let ways = ways.get_or_insert_with(|| Ways::new(function, flow, |p| addresses.differs(p)));
+        let guard = |instruction: Option<&Instruction>| Some(instruction?.guard?.register.0);
+        let guards: Vec<u32> =
+            ways.deciding(flow, block).filter_map(|branch| guard(flow.last(branch, function))).collect();
+        let compared: Rc<[Linear]> = guards.iter().flat_map(|&guard| addresses.compared(guard)).collect();
+        loads.extend(found.map(|found| {
+            let own = guard(Some(found.instruction)).map(|guard| addresses.compared(guard));
+            let compared = own.map_or_else(|| compared.clone(), |own| [&compared[..], &own].concat().into());
+            Load { found, compared }
+        }));
+    }
+    loads
+}
+
+/// Whether threads that lie side by side access elements that do.
+fn is_one_of_a_row(found: &Found) -> bool {
+    let lane = found.address.as_ref().map_or(0, |address| address.factor(LANE));
+    lane.unsigned_abs() == found.bytes.unsigned_abs() && !found.volatile
+}
+
+/// Whether a store may be to what threads have loaded, but for one that does both.
+fn is_overtaken(load: &Load, then: &Found, addresses: &Addresses) -> bool {
+    if then.access != Access::Store {
+        return false;
+    }
+    load.found.at_edge && is_in_place(then, load.found, addresses) || is_at_distance(then, load, addresses)
+}
+
+/// Whether threads store to elements then that are at a distance from those that they have read, where a condition told whether there is one.
+fn is_at_distance(then: &Found, Load { found: read, compared }: &Load, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
+    let (apart, step) = (to.minus(from), from.factor(LANE));
+    if !(is_one_of_a_row(read) && to.factor(LANE) == step) {
+        return false;
+    }
+    match apart.terms[..] {
+        // A distance that changes from turn to turn and is the same for all. The first one is no part of the term. A number of the thread was compared to which it is
+        // added as in the address.
+        [(term, factor)] => {
+            let known = addresses.kind(term);
+            known.kind == Kind::Wild
+                && known.by_turn
+                && !(known.by_thread || known.of_data)
+                && factor.unsigned_abs() == step.unsigned_abs()
+                && compared.iter().any(|compared| {
+                    let lane = compared.factor(LANE);
+                    lane != 0
+                        && compared.factor(term).wrapping_mul(step)
+                            == factor.wrapping_neg().wrapping_mul(lane)
+                })
+        }
+        // The same in a turn of a loop that the compiler has unrolled: so many of the first threads have no such element.
+        [] => {
+            let distance = apart.constant / step;
+            distance > 0
+                && apart.constant % step == 0
+                && compared.iter().any(|compared| match compared.terms[..] {
+                    [(LANE, factor @ (1 | -1))] => {
+                        let first = -factor * compared.constant;
+                        first == distance || first == distance - 1
+                    }
+                    _ => false,
+                })
+        }
+        _ => false,
+    }
+}
+
 /// Whether threads store to elements of their own then, in the variable in which they have read others.
 fn is_in_place(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
-    then.access == Access::Store && then.by_lane && to != from && addresses.have_one_root(to, from)
+    then.by_lane && to != from && addresses.have_one_root(to, from)
 }

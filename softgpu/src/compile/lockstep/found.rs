@@ -23,6 +23,8 @@ pub(super) struct Found<'a> {
     pub by_lane: bool,
     /// Whether they name elements beside their own, but where these are at an edge.
     pub at_edge: bool,
+    /// Whether it is volatile, so that the lanes of a warp wait before it anyway.
+    pub volatile: bool,
     /// On how many conditions that may divide a block it depends.
     pub conditions: u32,
     pub bytes: i64,
@@ -55,6 +57,7 @@ pub(super) fn find<'a>(
             (None, Op::Atom { .. }) if accesses.is_shared(at, op) => Access::Atomic,
             _ => return None,
         };
+        let volatile = accesses.is_volatile(at, instruction);
         let (operand, bytes) = accessed(instruction, op)?;
         let named = match *operand {
             Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
@@ -74,7 +77,19 @@ pub(super) fn find<'a>(
             Operand::Address(AddressBase::Reg(r), _) => (differs(r.0), by_lane(r.0), at_edge(r.0)),
             _ => (false, false, false),
         };
-        Some(Found { at, access, instruction, named, address, differs, by_lane, at_edge, conditions, bytes })
+        Some(Found {
+            at,
+            access,
+            instruction,
+            named,
+            address,
+            differs,
+            by_lane,
+            at_edge,
+            volatile,
+            conditions,
+            bytes,
+        })
     };
     let blocks = flow.blocks.iter().zip(conditions);
     blocks

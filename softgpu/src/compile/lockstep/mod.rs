@@ -208,7 +208,7 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     }
     if hasty {
         let found = found::find(function, ops, &accesses, &flow, addresses.as_mut());
-        if let Some(addresses) = &addresses {
+        if let Some(addresses) = &mut addresses {
             let waiting = ahead::places(function, ops, &flow, &found, addresses);
             yielding.extend(waiting.into_iter().map(|at| (at, None)));
             yielding.extend(beside::stores(function, ops, &flow, &found, addresses));

@@ -834,6 +834,39 @@ fn elements_beside_are_read_before_others_are_renewed() {
 }
 
 #[test]
+fn elements_at_a_doubled_distance_are_read_before_others_are_renewed() {
+    // `if (t >= d) s[t] += s[t - d]`, where the condition and the element may be others.
+    let turn = |condition: &str, other: &str, between: &str| {
+        yields(&format!(
+            "mov.u32 %r3, s; shl.b32 %r8, %r1, 2; add.u32 %r4, %r8, %r3; mov.u32 %r5, 1;
+             L: bar.sync 0; {condition} @%p2 bra M; {other}.u32 %r6, %r1, %r5; shl.b32 %r10, %r6, 2; add.u32 %r11, %r10, %r3;
+             ld.shared.u32 %r12, [%r4]; ld.shared.u32 %r13, [%r11]; add.u32 %r14, %r12, %r13; {between} st.shared.u32 [%r4], %r14;
+             M: shl.b32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, %r9; @%p3 bra L;"
+        ))
+    };
+    let below = "setp.lt.u32 %p2, %r1, %r5;";
+    assert_eq!(turn(below, "sub", ""), 1);
+    assert_eq!(turn(below, "sub", "bar.sync 0;"), 0);
+    assert_eq!(turn("add.u32 %r7, %r1, %r5; setp.ge.u32 %p2, %r7, %r9;", "add", ""), 1, "from the other end");
+    let both = "setp.lt.u32 %p5, %r1, %r5; setp.ge.u32 %p4, %r1, %r9; or.pred %p2, %p5, %p4;";
+    assert_eq!(turn(both, "sub", ""), 1);
+    assert_eq!(turn("setp.ge.u32 %p2, %r1, %r5;", "add", ""), 0, "a tree");
+    assert_eq!(turn("setp.lt.u32 %p2, %r1, %r9;", "sub", ""), 0);
+    // A turn of a loop that is unrolled.
+    let unrolled = |condition: &str, other: i32| {
+        yields(&format!(
+            "mov.u32 %r3, s; shl.b32 %r8, %r1, 2; add.u32 %r4, %r8, %r3; bar.sync 0; setp.{condition}; @%p2 bra M;
+             ld.shared.u32 %r12, [%r4]; ld.shared.u32 %r13, [%r4+{other}]; add.u32 %r14, %r12, %r13; st.shared.u32 [%r4], %r14; M:"
+        ))
+    };
+    assert_eq!(unrolled("lt.u32 %p2, %r1, 64", -256), 1);
+    assert_eq!(unrolled("gt.u32 %p2, 64, %r1", -256), 1);
+    assert_eq!(unrolled("le.u32 %p2, %r1, 63", -256), 1);
+    assert_eq!(unrolled("lt.u32 %p2, %r1, 32", -256), 0);
+    assert_eq!(unrolled("gt.u32 %p2, %r1, 63", 256), 0, "a tree");
+}
+
+#[test]
 fn variables_on_the_stack_are_not_counted() {
     // As built for a debugger: every variable is in memory, and nothing says in which.
     let debugged = |stack: &str| {

@@ -78,6 +78,17 @@ impl Ways {
         conditions
     }
 
+    /// The branches on which it depends whether a lane comes to a block; none in kernels with very many.
+    pub(super) fn deciding<'a>(&'a self, flow: &'a Flow, of: usize) -> impl Iterator<Item = usize> + 'a {
+        let few = self.branches.len() * flow.blocks.len() <= CONDITIONS;
+        let decides = move |&&(branch, meet): &&(usize, Option<usize>)| {
+            let mut lies_between = false;
+            self.between(flow, branch, meet, |between| lies_between |= between == of);
+            lies_between
+        };
+        self.branches.iter().filter(move |_| few).filter(decides).map(|&(branch, _)| branch)
+    }
+
     /// The blocks on the ways from the last branch before a block to where they meet again; none where all come to it, and in kernels with very many.
     pub(super) fn own_way(&self, flow: &Flow, of: usize) -> Option<BTreeSet<usize>> {
         if self.branches.len() * flow.blocks.len() > CONDITIONS {
