@@ -327,6 +327,43 @@ __global__ void sums_of_rows(const int* in, int* out) {
     if (threadIdx.x == 0) out[threadIdx.y] = sums[tid];
 }
 
+// The prefix sum of Kogge and Stone as textbooks have it, with one barrier to a turn: behind it all threads read two elements, and those that have them store one. The length of the block
+// is known when the kernel runs, or is a constant, so that the loop is unrolled.
+template <bool is_constant> __global__ void kogge_stone(const int* in, int* out) {
+    __shared__ int sums[THREADS];
+    sums[threadIdx.x] = in[threadIdx.x];
+#pragma unroll
+    for (unsigned distance = 1; distance < (is_constant ? THREADS : blockDim.x); distance *= 2) {
+        __syncthreads();
+        if (threadIdx.x >= distance) sums[threadIdx.x] += sums[threadIdx.x - distance];
+    }
+    out[threadIdx.x] = sums[threadIdx.x];
+}
+
+// All warps read two rows, and the first one then stores to one of them.
+__global__ void rows_then_one(const int* in, int* out) {
+    __shared__ int rows[2][32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (warp < 2) rows[warp][lane] = in[threadIdx.x] >> 8;
+    __syncthreads();
+    int sum = rows[0][lane] + warp * rows[1][lane];
+    if (warp == 0) rows[0][lane] = 2 * sum;
+    __syncthreads();
+    out[threadIdx.x] = sum + rows[0][lane];
+}
+
+// A ring: each thread adds the element of one some places before it to its own.
+__global__ void ring(const int* in, int* out) {
+    __shared__ int sums[THREADS];
+    sums[threadIdx.x] = in[threadIdx.x] & 0xffff;
+#pragma unroll 1
+    for (int distance = 1; distance < THREADS; distance *= 2) {
+        __syncthreads();
+        sums[threadIdx.x] += sums[(threadIdx.x + THREADS - distance) % THREADS];
+    }
+    out[threadIdx.x] = sums[threadIdx.x];
+}
+
 static int checked = 0;
 
 static void same(const char* what, int at, long got, long wanted) {
@@ -461,6 +498,23 @@ int main() {
             same("sums_of_rows", i, out[i], (int)wanted);
         }
     }
+    for (int threads = 32; threads <= THREADS; threads *= 2) {
+        for (bool is_constant : {false, true}) {
+            if (is_constant && threads < THREADS) continue;
+            RUN((is_constant ? kogge_stone<true> : kogge_stone<false>)<<<1, threads>>>(in, out));
+            unsigned sum = 0;
+            for (int i = 0; i < threads; i++) same("kogge_stone", i, out[i], (int)(sum += numbers[i]));
+        }
+    }
+    RUN(rows_then_one<<<1, THREADS>>>(in, out));
+    for (int i = 0; i < THREADS; i++) {
+        int first = numbers[i % 32] >> 8, sum = first + i / 32 * (numbers[32 + i % 32] >> 8);
+        same("rows_then_one", i, out[i], sum + 2 * first);
+    }
+    RUN(ring<<<1, THREADS>>>(in, out));
+    int all_of_ring = 0;
+    for (int i = 0; i < THREADS; i++) all_of_ring += numbers[i] & 0xffff;
+    for (int i = 0; i < THREADS; i++) same("ring", i, out[i], all_of_ring);
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));
     for (int lane = 0; lane < 32; lane++) same("one_after_another", lane, more[lane], lane / 2 * 6 + lane % 2);

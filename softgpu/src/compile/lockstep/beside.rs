@@ -5,6 +5,11 @@
 //! threads of the block read at about the same time, and compute much before they store; here the first thread would have stored before the
 //! others have read. So a thread lets all others go first before such a store.
 //!
+//! Or the threads of all warps read the same elements, one for each lane, and those of one warp store to them: the shortest paths of the ECL suite begin their next
+//! phase so.
+//!
+//! Or each thread reads another one's element, whose number was computed from its own, and stores its own: a ring, or a tile that is transposed in place.
+//!
 //! Or each thread that has one reads the element at a distance that is doubled or halved from turn to turn, and adds it to its own: the scan of
 //! Kogge and Stone as textbooks have it, `if (t >= d) s[t] += s[t - d]` behind a barrier. Sums in a tree (`if (t < d) s[t] += s[t + d]`) look
 //! alike, but nobody reads what they change: the condition does not tell whether the element that is read is there.
@@ -18,7 +23,8 @@ use super::address::{Addresses, Kind, LANE, Linear};
 use super::ahead::{before, waits};
 use super::found::Found;
 use super::ways::Ways;
-use rgpu_image::ptx::ast::{Function, Guard, Instruction, Statement};
+use crate::abi::WARP;
+use rgpu_image::ptx::ast::{Function, Guard, Statement};
 
 /// All threads have waited for each other, and not changed the block's memory since then.
 const TOGETHER: u128 = 1;
@@ -41,10 +47,17 @@ pub(super) fn stores(
     all: &[Vec<Found>],
     addresses: &mut Addresses,
 ) -> Vec<(usize, Option<Guard>)> {
-    let loads = loads(function, flow, all, addresses);
+    let ways = Ways::new(function, flow, |predicate| addresses.differs(predicate));
+    let loads = loads(function, flow, all, &ways, addresses);
     if loads.is_empty() {
         return Vec::new();
     }
+    let of_warp: Vec<bool> = (0..all.len())
+        .map(|block| {
+            let mut guards = guards(function, flow, &ways, block).peekable();
+            guards.peek().is_some() && guards.all(|guard| !addresses.divides(guard))
+        })
+        .collect();
     let bits = |is: &dyn Fn(&Load) -> bool| {
         loads.iter().zip(1..).filter(|(load, _)| is(load)).fold(0, |bits, (_, bit)| bits | 1u128 << bit)
     };
@@ -58,7 +71,7 @@ pub(super) fn stores(
             }
             let Some(found) = found.next_if(|found| found.at == at) else { continue };
             if found.access != Access::Load {
-                let overtaken = now & bits(&|load| is_overtaken(load, found, addresses));
+                let overtaken = now & bits(&|load| is_overtaken(load, found, of_warp[block], addresses));
                 if overtaken != 0 {
                     stores.push((at, found.instruction.guard));
                 }
@@ -79,30 +92,39 @@ fn loads<'a>(
     function: &Function,
     flow: &Flow,
     all: &'a [Vec<Found<'a>>],
+    ways: &Ways,
     addresses: &mut Addresses,
 ) -> Vec<Load<'a>> {
-    let is_load = |found: &&Found| {
-        found.access == Access::Load && (found.at_edge || found.conditions > 0 && is_one_of_a_row(found))
-    };
-    let mut ways = None;
     let mut loads: Vec<Load> = Vec::new();
     for (block, found) in all.iter().enumerate() {
+        let is_load = |found: &&Found| {
+            let may_be = found.at_edge || is_one_of_a_row(found) || found.by_lane && found.conditions == 0;
+            found.access == Access::Load && may_be
+        };
         let mut found = found.iter().filter(is_load).take(LOADS - loads.len()).peekable();
         if found.peek().is_none() {
             continue;
         }
-        let ways = ways.get_or_insert_with(|| Ways::new(function, flow, |p| addresses.differs(p)));
-        let guard = |instruction: Option<&Instruction>| Some(instruction?.guard?.register.0);
-        let guards: Vec<u32> =
-            ways.deciding(flow, block).filter_map(|branch| guard(flow.last(branch, function))).collect();
+        let guards: Vec<u32> = guards(function, flow, ways, block).collect();
         let compared: Rc<[Linear]> = guards.iter().flat_map(|&guard| addresses.compared(guard)).collect();
         loads.extend(found.map(|found| {
-            let own = guard(Some(found.instruction)).map(|guard| addresses.compared(guard));
+            let own = found.instruction.guard.map(|guard| addresses.compared(guard.register.0));
             let compared = own.map_or_else(|| compared.clone(), |own| [&compared[..], &own].concat().into());
             Load { found, compared }
         }));
     }
     loads
+}
+
+/// The predicates on which it depends whether a thread comes to a block.
+fn guards<'a>(
+    function: &'a Function,
+    flow: &'a Flow,
+    ways: &'a Ways,
+    block: usize,
+) -> impl Iterator<Item = u32> + 'a {
+    let guard = |branch: usize| Some(flow.last(branch, function)?.guard?.register.0);
+    ways.deciding(flow, block).filter_map(guard)
 }
 
 /// Whether threads that lie side by side access elements that do.
@@ -112,35 +134,70 @@ fn is_one_of_a_row(found: &Found) -> bool {
 }
 
 /// Whether a store may be to what threads have loaded, but for one that does both.
-fn is_overtaken(load: &Load, then: &Found, addresses: &Addresses) -> bool {
+fn is_overtaken(load: &Load, then: &Found, of_warp: bool, addresses: &Addresses) -> bool {
     if then.access != Access::Store {
         return false;
     }
-    load.found.at_edge && is_in_place(then, load.found, addresses) || is_at_distance(then, load, addresses)
+    load.found.at_edge && is_in_place(then, load.found, addresses)
+        || is_at_distance(then, load, addresses)
+        || of_warp && is_read_by_all(then, load.found, addresses)
+        || is_fetched(then, load.found, addresses)
 }
 
-/// Whether threads store to elements then that are at a distance from those that they have read, where a condition told whether there is one.
+/// Whether all threads store to elements of their own then, in a row or in the rows of a tile, and have read others that they do not store to.
+fn is_fetched(then: &Found, read: &Found, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
+    if read.volatile || read.conditions > 0 || then.conditions > 0 || to.factor(LANE) == 0 {
+        return false;
+    }
+    let apart = to.minus(from);
+    let is_computed = |term: u32| {
+        let known = addresses.kind(term);
+        known.kind == Kind::Wild && known.by_lane && !known.of_data
+    };
+    // What is far away is another array.
+    let is_near = || apart.constant.unsigned_abs() < WARP as u64 * to.factor(LANE).unsigned_abs();
+    match apart.terms[..] {
+        [(LANE, own), (term, other)] if own == to.factor(LANE) && is_computed(term) => {
+            is_one_of_a_row(then) && own.unsigned_abs() == other.unsigned_abs() && is_near()
+        }
+        [(LANE, own), (row, other)] => {
+            let is_swapped = from.factor(LANE) == to.factor(row) && from.factor(row) == to.factor(LANE);
+            own == -other && is_swapped && addresses.kind(row).by_thread && apart.constant == 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether one warp stores to the elements then that all warps have read.
+fn is_read_by_all(then: &Found, read: &Found, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
+    let of_warp = |&(term, _): &(u32, i64)| term != LANE && addresses.kind(term).by_thread;
+    is_one_of_a_row(read) && read.conditions == 0 && to == from && !from.terms.iter().any(of_warp)
+}
+
+/// Whether threads store to elements then that are at a distance from those that they have read, where a condition told whether there is one, or all do.
 fn is_at_distance(then: &Found, Load { found: read, compared }: &Load, addresses: &Addresses) -> bool {
+    let all = read.conditions == 0 && then.conditions == 0;
     let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
     let (apart, step) = (to.minus(from), from.factor(LANE));
     if !(is_one_of_a_row(read) && to.factor(LANE) == step) {
         return false;
     }
+    // A number of the thread was compared to which the distance is added as in the address.
+    let tells = |compared: &Linear, distance: u32| {
+        let (lane, factor) = (compared.factor(LANE), compared.factor(distance));
+        lane != 0 && factor.wrapping_mul(step) == from.minus(to).factor(distance).wrapping_mul(lane)
+    };
     match apart.terms[..] {
-        // A distance that changes from turn to turn and is the same for all. The first one is no part of the term. A number of the thread was compared to which it is
-        // added as in the address.
+        // A distance that changes from turn to turn and is the same for all. The first one is no part of the term.
         [(term, factor)] => {
             let known = addresses.kind(term);
             known.kind == Kind::Wild
                 && known.by_turn
                 && !(known.by_thread || known.of_data)
                 && factor.unsigned_abs() == step.unsigned_abs()
-                && compared.iter().any(|compared| {
-                    let lane = compared.factor(LANE);
-                    lane != 0
-                        && compared.factor(term).wrapping_mul(step)
-                            == factor.wrapping_neg().wrapping_mul(lane)
-                })
+                && (all || compared.iter().any(|compared| tells(compared, term)))
         }
         // The same in a turn of a loop that the compiler has unrolled: so many of the first threads have no such element.
         [] => {

@@ -834,6 +834,46 @@ fn elements_beside_are_read_before_others_are_renewed() {
 }
 
 #[test]
+fn elements_that_all_warps_have_are_read_before_one_warp_renews_them() {
+    let renews = |number: &str, condition: &str| {
+        yields(&format!(
+            "mov.u32 %r3, s; {number} shl.b32 %r8, %r5, 2; add.u32 %r4, %r8, %r3; bar.sync 0; ld.shared.u32 %r6, [%r4]; ld.shared.u32 %r7, [%r4+128];
+             {condition} @%p2 bra M; add.u32 %r10, %r6, %r7; st.shared.u32 [%r4], %r10; M:"
+        ))
+    };
+    let lane = "and.b32 %r5, %r1, 31;";
+    assert_eq!(renews(lane, "shr.u32 %r11, %r1, 5; setp.ne.u32 %p2, %r11, 0;"), 1);
+    assert_eq!(renews("mov.u32 %r5, %r1;", "mov.u32 %r11, %tid.y; setp.ne.u32 %p2, %r11, 0;"), 1);
+    assert_eq!(renews("mov.u32 %r5, %r1;", "setp.ge.u32 %p2, %r1, %r9;"), 0, "each thread's own");
+    assert_eq!(renews(lane, "setp.ne.u32 %p2, %r9, 0;"), 0, "all warps or none");
+}
+
+#[test]
+fn elements_of_threads_that_are_computed_are_read_before_all_are_renewed() {
+    // `v = s[f(t)]; s[t] = v`
+    let renews = |other: &str, own: &str, between: &str| {
+        yields(&format!(
+            "mov.u32 %r3, s; mov.u32 %r14, %tid.y; bar.sync 0; {other} shl.b32 %r8, %r5, 2; add.u32 %r4, %r8, %r3; ld.shared.u32 %r6, [%r4];
+             {own} shl.b32 %r10, %r7, 2; add.u32 %r11, %r10, %r3; {between} st.shared.u32 [%r11], %r6;"
+        ))
+    };
+    let (ring, number) = ("add.u32 %r12, %r1, 1; rem.u32 %r5, %r12, %r9;", "mov.u32 %r7, %r1;");
+    assert_eq!(renews(ring, number, ""), 1);
+    assert_eq!(renews(ring, number, "bar.sync 0;"), 0);
+    assert_eq!(renews("xor.b32 %r5, %r1, 40;", number, ""), 1);
+    assert_eq!(renews(ring, "add.u32 %r7, %r1, 64;", ""), 0, "another array");
+    assert_eq!(
+        renews(ring, number, "setp.lt.u32 %p2, %r1, %r9; @%p2"),
+        0,
+        "some may be what others do not read"
+    );
+    let tile = |x: &str, y: &str, result: &str| format!("mad.lo.u32 {result}, {x}, 16, {y};");
+    let [across, own] = [("%r1", "%r14", "%r5"), ("%r14", "%r1", "%r7")].map(|(x, y, to)| tile(x, y, to));
+    assert_eq!(renews(&across, &own, ""), 1);
+    assert_eq!(renews(&tile("%r14", "%r1", "%r5"), &own, ""), 0);
+}
+
+#[test]
 fn elements_at_a_doubled_distance_are_read_before_others_are_renewed() {
     // `if (t >= d) s[t] += s[t - d]`, where the condition and the element may be others.
     let turn = |condition: &str, other: &str, between: &str| {
@@ -851,7 +891,8 @@ fn elements_at_a_doubled_distance_are_read_before_others_are_renewed() {
     let both = "setp.lt.u32 %p5, %r1, %r5; setp.ge.u32 %p4, %r1, %r9; or.pred %p2, %p5, %p4;";
     assert_eq!(turn(both, "sub", ""), 1);
     assert_eq!(turn("setp.ge.u32 %p2, %r1, %r5;", "add", ""), 0, "a tree");
-    assert_eq!(turn("setp.lt.u32 %p2, %r1, %r9;", "sub", ""), 0);
+    assert_eq!(turn("setp.lt.u32 %p2, %r1, 60;", "sub", ""), 0);
+    assert_eq!(turn("setp.lt.u32 %p2, %r9, 60;", "sub", ""), 1, "all threads");
     // A turn of a loop that is unrolled.
     let unrolled = |condition: &str, other: i32| {
         yields(&format!(
