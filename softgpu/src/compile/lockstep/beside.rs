@@ -54,7 +54,7 @@ pub(super) fn stores(
     }
     let of_warp: Vec<bool> = (0..all.len())
         .map(|block| {
-            let mut guards = guards(function, flow, &ways, block).peekable();
+            let mut guards = ways.guards(function, flow, block).peekable();
             guards.peek().is_some() && guards.all(|guard| !addresses.divides(guard))
         })
         .collect();
@@ -105,7 +105,7 @@ fn loads<'a>(
         if found.peek().is_none() {
             continue;
         }
-        let guards: Vec<u32> = guards(function, flow, ways, block).collect();
+        let guards: Vec<u32> = ways.guards(function, flow, block).collect();
         let compared: Rc<[Linear]> = guards.iter().flat_map(|&guard| addresses.compared(guard)).collect();
         loads.extend(found.map(|found| {
             let own = found.instruction.guard.map(|guard| addresses.compared(guard.register.0));
@@ -114,17 +114,6 @@ fn loads<'a>(
         }));
     }
     loads
-}
-
-/// The predicates on which it depends whether a thread comes to a block.
-fn guards<'a>(
-    function: &'a Function,
-    flow: &'a Flow,
-    ways: &'a Ways,
-    block: usize,
-) -> impl Iterator<Item = u32> + 'a {
-    let guard = |branch: usize| Some(flow.last(branch, function)?.guard?.register.0);
-    ways.deciding(flow, block).filter_map(guard)
 }
 
 /// Whether threads that lie side by side access elements that do.
@@ -199,10 +188,11 @@ fn is_at_distance(then: &Found, Load { found: read, compared }: &Load, addresses
                 && factor.unsigned_abs() == step.unsigned_abs()
                 && (all || compared.iter().any(|compared| tells(compared, term)))
         }
-        // The same in a turn of a loop that the compiler has unrolled: so many of the first threads have no such element.
+        // The same in a turn of a loop that the compiler has unrolled: so many of the first threads have no such element, for it would lie before the variable.
         [] => {
             let distance = apart.constant / step;
             distance > 0
+                && from.constant < 0
                 && apart.constant % step == 0
                 && compared.iter().any(|compared| match compared.terms[..] {
                     [(LANE, factor @ (1 | -1))] => {

@@ -10,7 +10,7 @@
 //! All other kernels should stay as they are. So a load and a store count only if their addresses say that they belong to
 //! different lanes ([`conflict`]), and a kernel that does not ask which lane it is in is not looked at.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
@@ -123,8 +123,9 @@ pub(super) fn places(
     let ways = Ways::new(function, flow, |predicate| addresses.divides(predicate));
     let conditions = ways.conditions(flow);
     let accesses = collect(function, ops, exchanging, all, flow, &conditions, addresses);
-    match exchanged(function, ops, flow, &accesses, addresses) {
+    match exchanged(function, ops, flow, &ways, &accesses, addresses) {
         Some(exchanged) if exchanged != Exchanged::default() => {
+            let addresses = &*addresses;
             Alignment { function, ops, flow, ways, accesses: &accesses, exchanged, addresses }.places()
         }
         _ => BTreeSet::new(),
@@ -344,80 +345,11 @@ fn exchanged(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
+    ways: &Ways,
     accesses: &[Candidate],
-    addresses: &Addresses,
+    addresses: &mut Addresses,
 ) -> Option<Exchanged> {
-    // Lanes that ask each other may have one of them act for several.
-    let asks = |op: &Op| matches!(op, Op::Match { .. } | Op::Vote { .. } | Op::ActiveMask);
-    let aggregates = address::instructions(function).any(|(_, i)| asks(&ops[i.form.0 as usize]));
-    // What comes first, what then, and whether that is to be expected.
-    let mut pairs = Vec::new();
-    for (n, access) in accesses.iter().enumerate() {
-        let stores = || accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Store);
-        if access.access == Access::Store {
-            for (s, store) in stores().filter(|&(s, _)| s != n) {
-                let shared = access.shared && store.shared;
-                if shared && is_of_neighbour(store, access, addresses)
-                    || is_one_of_many(store, access, addresses)
-                {
-                    pairs.push((s, n, Conflict::Always));
-                } else if shared
-                    && (is_scattered(store, access, addresses)
-                        || is_scattered(access, store, addresses)
-                        || is_led_elsewhere(store, access, addresses))
-                {
-                    pairs.push((s, n, Conflict::SameTurn));
-                }
-            }
-            continue;
-        }
-        // Where data tell the place, a lane that reads what it has stored itself wants just that.
-        let own = stores().any(|(_, store)| store.address == access.address);
-        for (s, store) in stores() {
-            let conflict = match addresses.in_other_turn(&store.address, &access.address) {
-                Some(address) => conflict(store, &Candidate { address, ..*access }, addresses),
-                None => conflict(store, access, addresses),
-            };
-            let meant = || !own || is_of_all(store, access, addresses);
-            if conflict == Conflict::Always || conflict == Conflict::SameTurn && meant() {
-                pairs.push((s, n, conflict));
-            }
-            if is_set(store, access, addresses) {
-                pairs.push((s, n, Conflict::Always));
-            }
-            // In the block's memory no lane shifts elements for itself alone, or puts them where data tell, or fetches them from there.
-            if access.shared && store.shared && access.access == Access::Load {
-                if is_of_neighbour(access, store, addresses) {
-                    pairs.push((n, s, Conflict::Always));
-                } else if is_scattered(access, store, addresses)
-                    || aggregates && is_leaders(access, store, addresses)
-                {
-                    pairs.push((n, s, Conflict::SameTurn));
-                } else if !own && is_fetched(access, store, addresses) {
-                    // What is stored in one turn is fetched in the next one.
-                    pairs.extend([(n, s, Conflict::SameTurn), (s, n, Conflict::Always)]);
-                }
-            }
-        }
-        // What is there when all lanes have added to it.
-        if access.access == Access::Load {
-            let adds = |sum: &Candidate| is_sum(sum, access, addresses) || is_counted(sum, access, addresses);
-            let sums = accesses.iter().enumerate().filter(|(_, sum)| adds(sum));
-            pairs.extend(sums.map(|(a, _)| (a, n, Conflict::SameTurn)));
-        }
-        // A number that all lanes look at before some of them raise it.
-        if access.access == Access::Atomic && access.shared {
-            let loads = accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Load && a.shared);
-            let looked = loads.filter(|(_, load)| {
-                load.address.factor(LANE) == 0
-                    && load.address.minus(&access.address).terms.is_empty()
-                    && conflict(load, access, addresses) == Conflict::Always
-                    || aggregates && is_leaders(load, access, addresses)
-            });
-            pairs.extend(looked.map(|(l, _)| (l, n, Conflict::Always)));
-        }
-    }
-    pairs.retain(|&(first, then, _)| !(accesses[first].volatile && accesses[then].volatile));
+    let pairs = pairs(function, ops, flow, ways, accesses, addresses);
     if pairs.is_empty() {
         return Some(Exchanged::default());
     }
@@ -451,6 +383,131 @@ fn exchanged(
     }
     exchanged.pairs = found.into_iter().collect();
     Some(exchanged)
+}
+
+/// What comes first, what then, and whether that is to be expected, by the numbers of the accesses.
+fn pairs(
+    function: &Function,
+    ops: &[Op],
+    flow: &Flow,
+    ways: &Ways,
+    accesses: &[Candidate],
+    addresses: &mut Addresses,
+) -> Vec<(usize, usize, Conflict)> {
+    // Lanes that ask each other may have one of them act for several.
+    let asks = |op: &Op| matches!(op, Op::Match { .. } | Op::Vote { .. } | Op::ActiveMask);
+    let aggregates = address::instructions(function).any(|(_, i)| asks(&ops[i.form.0 as usize]));
+    // What comes first, what then, and whether that is to be expected.
+    let mut pairs = Vec::new();
+    let mut compared: HashMap<usize, Vec<Linear>> = HashMap::new();
+    // Whether a store is to the border of what is accessed first, or of what is stored.
+    let mut is_of_border = |first: &Candidate, store: &Candidate, addresses: &mut Addresses| {
+        let compared = compared.entry(store.at).or_insert_with(|| {
+            let Statement::Instruction(instruction) = &function.body[store.at] else { return Vec::new() };
+            let own = instruction.guard.map(|guard| guard.register.0);
+            let guards = ways.guards(function, flow, store.block).chain(own);
+            guards.flat_map(|guard| addresses.compared(guard)).collect()
+        });
+        is_border(first, store, compared)
+    };
+    for (n, access) in accesses.iter().enumerate() {
+        let stores = || accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Store);
+        if access.access == Access::Store {
+            for (s, store) in stores().filter(|&(s, _)| s != n) {
+                let shared = access.shared && store.shared;
+                let known = pairs.len();
+                if shared && is_of_neighbour(store, access, addresses)
+                    || is_one_of_many(store, access, addresses)
+                {
+                    pairs.push((s, n, Conflict::Always));
+                } else if shared
+                    && (is_scattered(store, access, addresses)
+                        || is_scattered(access, store, addresses)
+                        || is_led_elsewhere(store, access, addresses))
+                {
+                    pairs.push((s, n, Conflict::SameTurn));
+                }
+                let some = pairs.len() > known && access.conditions > store.conditions;
+                if some && is_of_border(store, access, addresses) {
+                    pairs.truncate(known);
+                }
+            }
+            continue;
+        }
+        // Where data tell the place, a lane that reads what it has stored itself wants just that.
+        let own = stores().any(|(_, store)| store.address == access.address);
+        for (s, store) in stores() {
+            let conflict = match addresses.in_other_turn(&store.address, &access.address) {
+                Some(address) => conflict(store, &Candidate { address, ..*access }, addresses),
+                None => conflict(store, access, addresses),
+            };
+            let meant = || !own || is_of_all(store, access, addresses);
+            if conflict == Conflict::Always || conflict == Conflict::SameTurn && meant() {
+                pairs.push((s, n, conflict));
+            }
+            if is_set(store, access, addresses) {
+                pairs.push((s, n, Conflict::Always));
+            }
+            // In the block's memory no lane shifts elements for itself alone, or puts them where data tell, or fetches them from there.
+            if access.shared && store.shared && access.access == Access::Load {
+                if is_of_neighbour(access, store, addresses) {
+                    // In a tree those that store have read what no lane stores to.
+                    if store.conditions == 0 || !is_of_border(access, store, addresses) {
+                        pairs.push((n, s, Conflict::Always));
+                    }
+                } else if is_scattered(access, store, addresses)
+                    || aggregates && is_leaders(access, store, addresses)
+                {
+                    pairs.push((n, s, Conflict::SameTurn));
+                } else if !own && is_fetched(access, store, addresses) {
+                    // What is stored in one turn is fetched in the next one.
+                    pairs.extend([(n, s, Conflict::SameTurn), (s, n, Conflict::Always)]);
+                }
+            }
+        }
+        // What is there when all lanes have added to it.
+        if access.access == Access::Load {
+            let adds = |sum: &Candidate| is_sum(sum, access, addresses) || is_counted(sum, access, addresses);
+            let sums = accesses.iter().enumerate().filter(|(_, sum)| adds(sum));
+            pairs.extend(sums.map(|(a, _)| (a, n, Conflict::SameTurn)));
+        }
+        // A number that all lanes look at before some of them raise it.
+        if access.access == Access::Atomic && access.shared {
+            let loads = accesses.iter().enumerate().filter(|(_, a)| a.access == Access::Load && a.shared);
+            let looked = loads.filter(|(_, load)| {
+                load.address.factor(LANE) == 0
+                    && load.address.minus(&access.address).terms.is_empty()
+                    && conflict(load, access, addresses) == Conflict::Always
+                    || aggregates && is_leaders(load, access, addresses)
+            });
+            pairs.extend(looked.map(|(l, _)| (l, n, Conflict::Always)));
+        }
+    }
+    pairs.retain(|&(first, then, _)| !(accesses[first].volatile && accesses[then].volatile));
+    pairs
+}
+
+/// Whether all lanes store to an element each, and then those at an edge to others beyond it: the border of a tile. No lane has stored to these. Or, in a tree,
+/// the first few have read the elements behind their own, so many as they are themselves.
+fn is_border(all: &Candidate, some: &Candidate, compared: &[Linear]) -> bool {
+    let apart = some.address.minus(&all.address);
+    compared.iter().any(|compared| {
+        let [(number, sign @ (1 | -1))] = compared.terms[..] else { return false };
+        // The number that lanes' numbers were compared with.
+        let with = -sign * compared.constant;
+        let step = all.address.factor(number);
+        if step == 0 || apart.constant % step != 0 {
+            return false;
+        }
+        let by = apart.constant / step;
+        match apart.terms[..] {
+            // By as many elements before their own as there are such lanes.
+            [] => by < 0 && (with == -by || with == -by - 1),
+            // One lane or row of them to an element before the first one, or behind its own.
+            [(term, factor)] => term == number && factor == -step && (by < 0 || by == with + 1),
+            _ => false,
+        }
+    })
 }
 
 /// Whether all lanes store to elements one turn after another, and then some to one that they are told.
@@ -546,7 +603,13 @@ fn is_leaders(look: &Candidate, change: &Candidate, addresses: &Addresses) -> bo
 /// Whether all lanes load elements of others, and then each stores to its own.
 fn is_fetched(load: &Candidate, own: &Candidate, addresses: &Addresses) -> bool {
     let backwards = load.address.factor(LANE).signum() * own.address.factor(LANE).signum() < 0;
+    // Two parts of the memory that take turns.
+    let takes_turns = |&(term, _): &(u32, i64)| {
+        let Term { kind, by_lane, by_turn, .. } = addresses.kind(term);
+        kind == Kind::Wild && by_turn && !by_lane
+    };
     is_of_all(load, own, addresses)
+        && load.address.minus(&own.address).terms.iter().filter(|term| takes_turns(term)).count() < 2
         && load.conditions <= own.conditions
         && (backwards || load.is_led(addresses))
         && conflict(load, own, addresses) != Conflict::None

@@ -849,6 +849,36 @@ fn elements_that_all_warps_have_are_read_before_one_warp_renews_them() {
 }
 
 #[test]
+fn what_no_other_lane_has_stored_is_not_waited_for() {
+    let element = "mov.u32 %r3, s; shl.b32 %r8, %r1, 2; add.u32 %r4, %r8, %r3;";
+    // The border of a tile: `s[t + 1] = t; if (t == at) s[place] = n`
+    let one = |at: u32, place: u32| {
+        let border = format!("setp.ne.u32 %p2, %r1, {at}; @%p2 bra M; st.shared.u32 [s+{place}], %r9; M:");
+        kernel(&format!("{element} st.shared.u32 [%r4+4], %r1; {border}"))
+    };
+    assert_eq!(one(0, 0), 0);
+    assert_eq!(one(15, 4 * 17), 0);
+    assert_eq!(one(0, 4 * 5), 1, "another lane's element");
+    // `s[t + 4] = t; if (t < below) s[t] = n`
+    let some = |below: u32| {
+        let border = format!("setp.ge.u32 %p2, %r1, {below}; @%p2 bra M; st.shared.u32 [%r4], %r9; M:");
+        kernel(&format!("{element} st.shared.u32 [%r4+16], %r1; {border}"))
+    };
+    assert_eq!(some(4), 0);
+    assert_eq!(some(8), 1);
+    // A sum in a tree: `if (t < below) s[t] += s[t + 16]`
+    let tree = |below: u32| {
+        kernel(&format!(
+            "{element} bar.sync 0; setp.gt.u32 %p2, %r1, {}; @%p2 bra M; ld.shared.u32 %r5, [%r4]; ld.shared.u32 %r6, [%r4+64];
+             add.u32 %r7, %r5, %r6; st.shared.u32 [%r4], %r7; M:",
+            below - 1
+        ))
+    };
+    assert_eq!(tree(16), 0);
+    assert_eq!(tree(32), 1);
+}
+
+#[test]
 fn elements_of_threads_that_are_computed_are_read_before_all_are_renewed() {
     // `v = s[f(t)]; s[t] = v`
     let renews = |other: &str, own: &str, between: &str| {

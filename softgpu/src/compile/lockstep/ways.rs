@@ -78,15 +78,22 @@ impl Ways {
         conditions
     }
 
-    /// The branches on which it depends whether a lane comes to a block; none in kernels with very many.
-    pub(super) fn deciding<'a>(&'a self, flow: &'a Flow, of: usize) -> impl Iterator<Item = usize> + 'a {
+    /// The predicates on which it depends whether a lane comes to a block; none in kernels with very many.
+    pub(super) fn guards<'a>(
+        &'a self,
+        function: &'a Function,
+        flow: &'a Flow,
+        of: usize,
+    ) -> impl Iterator<Item = u32> + 'a {
         let few = self.branches.len() * flow.blocks.len() <= CONDITIONS;
         let decides = move |&&(branch, meet): &&(usize, Option<usize>)| {
             let mut lies_between = false;
             self.between(flow, branch, meet, |between| lies_between |= between == of);
             lies_between
         };
-        self.branches.iter().filter(move |_| few).filter(decides).map(|&(branch, _)| branch)
+        let guard = |&(branch, _): &(usize, Option<usize>)| flow.last(branch, function)?.guard;
+        let branches = self.branches.iter().filter(move |_| few).filter(decides);
+        branches.filter_map(guard).map(|guard| guard.register.0)
     }
 
     /// The blocks on the ways from the last branch before a block to where they meet again; none where all come to it, and in kernels with very many.
