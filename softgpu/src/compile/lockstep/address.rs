@@ -330,34 +330,19 @@ impl<'a> Addresses<'a> {
         Some(self.expand(sum))
     }
 
-    /// The differences of the numbers whose comparisons make a predicate.
-    pub(super) fn compared(&mut self, predicate: u32) -> Vec<Linear> {
-        let (mut seen, mut open, mut found) = (HashSet::from([predicate]), vec![predicate], Vec::new());
-        while let Some(predicate) = open.pop().filter(|_| seen.len() <= DEPTH as usize) {
-            let [at] = self.definitions[predicate as usize][..] else { continue };
-            let function = self.function;
-            let Statement::Instruction(instruction) = &function.body[at as usize] else { continue };
-            let operands = &instruction.operands;
-            let from = match (&self.ops[instruction.form.0 as usize], &operands[..]) {
-                (Op::Setp { .. }, [_, a, b, ..]) => {
-                    let numbers = (self.operand(a, DEPTH), self.operand(b, DEPTH));
-                    if let (Some(a), Some(b)) = numbers {
-                        found.push(self.expand(a.minus(&b)));
-                    }
-                    3
-                }
-                (Op::PredLogic { .. } | Op::PredNot | Op::Mov { .. }, _) => 1,
-                _ => continue,
-            };
-            for operand in operands.iter().skip(from) {
-                if let Operand::Reg(register) = operand
-                    && seen.insert(register.0)
-                {
-                    open.push(register.0);
-                }
-            }
+    /// The instruction that writes a register, if there is only one.
+    pub(super) fn only_definition(&self, register: u32) -> Option<&'a Instruction> {
+        let [at] = self.definitions[register as usize][..] else { return None };
+        match &self.function.body[at as usize] {
+            Statement::Instruction(instruction) => Some(instruction),
+            Statement::Label(_) => None,
         }
-        found
+    }
+
+    /// The difference of two numbers.
+    pub(super) fn difference(&mut self, a: &Operand, b: &Operand) -> Option<Linear> {
+        let difference = self.operand(a, DEPTH)?.minus(&self.operand(b, DEPTH)?);
+        Some(self.expand(difference))
     }
 
     /// Finds the registers that differ among lanes, and among turns of a loop.

@@ -14,13 +14,12 @@
 //! Kogge and Stone as textbooks have it, `if (t >= d) s[t] += s[t - d]` behind a barrier. Sums in a tree (`if (t < d) s[t] += s[t + d]`) look
 //! alike, but nobody reads what they change: the condition does not tell whether the element that is read is there.
 
-use std::rc::Rc;
-
 use super::super::flow::Flow;
 use super::super::op::Op;
 use super::accesses::Access;
-use super::address::{Addresses, Kind, LANE, Linear};
+use super::address::{Addresses, Kind, LANE};
 use super::ahead::{before, waits};
+use super::compared::{self, Bound, Compared};
 use super::found::Found;
 use super::ways::Ways;
 use crate::abi::WARP;
@@ -35,8 +34,8 @@ const LOADS: usize = 127;
 /// A load of what another thread may store to next.
 struct Load<'a> {
     found: &'a Found<'a>,
-    /// The differences of the numbers that were compared on the way to it.
-    compared: Rc<[Linear]>,
+    /// What was compared on the way to it.
+    compared: Vec<Compared>,
 }
 
 /// Stores before which a thread lets others go first, with their guards. Mostly none.
@@ -48,14 +47,14 @@ pub(super) fn stores(
     addresses: &mut Addresses,
 ) -> Vec<(usize, Option<Guard>)> {
     let ways = Ways::new(function, flow, |predicate| addresses.differs(predicate));
-    let loads = loads(function, flow, all, &ways, addresses);
+    let loads = loads(function, ops, flow, all, &ways, addresses);
     if loads.is_empty() {
         return Vec::new();
     }
     let of_warp: Vec<bool> = (0..all.len())
         .map(|block| {
             let mut guards = ways.guards(function, flow, block).peekable();
-            guards.peek().is_some() && guards.all(|guard| !addresses.divides(guard))
+            guards.peek().is_some() && guards.all(|(guard, _)| !addresses.divides(guard.register.0))
         })
         .collect();
     let bits = |is: &dyn Fn(&Load) -> bool| {
@@ -90,6 +89,7 @@ pub(super) fn stores(
 /// Loads of what other threads may store to next.
 fn loads<'a>(
     function: &Function,
+    ops: &[Op],
     flow: &Flow,
     all: &'a [Vec<Found<'a>>],
     ways: &Ways,
@@ -105,11 +105,8 @@ fn loads<'a>(
         if found.peek().is_none() {
             continue;
         }
-        let guards: Vec<u32> = ways.guards(function, flow, block).collect();
-        let compared: Rc<[Linear]> = guards.iter().flat_map(|&guard| addresses.compared(guard)).collect();
         loads.extend(found.map(|found| {
-            let own = found.instruction.guard.map(|guard| addresses.compared(guard.register.0));
-            let compared = own.map_or_else(|| compared.clone(), |own| [&compared[..], &own].concat().into());
+            let compared = compared::before(function, ops, flow, ways, (block, found.at), addresses);
             Load { found, compared }
         }));
     }
@@ -148,7 +145,9 @@ fn is_fetched(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     let is_near = || apart.constant.unsigned_abs() < WARP as u64 * to.factor(LANE).unsigned_abs();
     match apart.terms[..] {
         [(LANE, own), (term, other)] if own == to.factor(LANE) && is_computed(term) => {
-            is_one_of_a_row(then) && own.unsigned_abs() == other.unsigned_abs() && is_near()
+            // Computed from numbers of elements, or of bytes.
+            let is_one = other.unsigned_abs() == own.unsigned_abs() || other.unsigned_abs() == 1;
+            is_one_of_a_row(then) && is_one && is_near()
         }
         [(LANE, own), (row, other)] => {
             let is_swapped = from.factor(LANE) == to.factor(row) && from.factor(row) == to.factor(LANE);
@@ -174,7 +173,7 @@ fn is_at_distance(then: &Found, Load { found: read, compared }: &Load, addresses
         return false;
     }
     // A number of the thread was compared to which the distance is added as in the address.
-    let tells = |compared: &Linear, distance: u32| {
+    let tells = |Compared { difference: compared, .. }: &Compared, distance: u32| {
         let (lane, factor) = (compared.factor(LANE), compared.factor(distance));
         lane != 0 && factor.wrapping_mul(step) == from.minus(to).factor(distance).wrapping_mul(lane)
     };
@@ -188,19 +187,15 @@ fn is_at_distance(then: &Found, Load { found: read, compared }: &Load, addresses
                 && factor.unsigned_abs() == step.unsigned_abs()
                 && (all || compared.iter().any(|compared| tells(compared, term)))
         }
-        // The same in a turn of a loop that the compiler has unrolled: so many of the first threads have no such element, for it would lie before the variable.
+        // The same in a turn of a loop that the compiler has unrolled: so many of the first threads have no such element.
         [] => {
             let distance = apart.constant / step;
+            let tells = |Bound { term, with, is_lower }: Bound| {
+                term == LANE && is_lower == Some(true) && (with == distance || with == distance - 1)
+            };
             distance > 0
-                && from.constant < 0
                 && apart.constant % step == 0
-                && compared.iter().any(|compared| match compared.terms[..] {
-                    [(LANE, factor @ (1 | -1))] => {
-                        let first = -factor * compared.constant;
-                        first == distance || first == distance - 1
-                    }
-                    _ => false,
-                })
+                && compared.iter().filter_map(Compared::bound).any(tells)
         }
         _ => false,
     }

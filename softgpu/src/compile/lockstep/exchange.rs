@@ -18,6 +18,7 @@ use super::super::opcode::Combine;
 use super::accessed;
 use super::accesses::{Access, Accesses};
 use super::address::{self, Addresses, Kind, LANE, Linear, Rows, Term};
+use super::compared::{self, Bound, Compared};
 use super::ways::{Ways, begins};
 use crate::abi::WARP;
 use rgpu_image::ptx::ast::{Function, Instruction, Statement};
@@ -399,14 +400,11 @@ fn pairs(
     let aggregates = address::instructions(function).any(|(_, i)| asks(&ops[i.form.0 as usize]));
     // What comes first, what then, and whether that is to be expected.
     let mut pairs = Vec::new();
-    let mut compared: HashMap<usize, Vec<Linear>> = HashMap::new();
+    let mut known: HashMap<usize, Vec<Compared>> = HashMap::new();
     // Whether a store is to the border of what is accessed first, or of what is stored.
     let mut is_of_border = |first: &Candidate, store: &Candidate, addresses: &mut Addresses| {
-        let compared = compared.entry(store.at).or_insert_with(|| {
-            let Statement::Instruction(instruction) = &function.body[store.at] else { return Vec::new() };
-            let own = instruction.guard.map(|guard| guard.register.0);
-            let guards = ways.guards(function, flow, store.block).chain(own);
-            guards.flat_map(|guard| addresses.compared(guard)).collect()
+        let compared = known.entry(store.at).or_insert_with(|| {
+            compared::before(function, ops, flow, ways, (store.block, store.at), addresses)
         });
         is_border(first, store, compared)
     };
@@ -489,12 +487,9 @@ fn pairs(
 
 /// Whether all lanes store to an element each, and then those at an edge to others beyond it: the border of a tile. No lane has stored to these. Or, in a tree,
 /// the first few have read the elements behind their own, so many as they are themselves.
-fn is_border(all: &Candidate, some: &Candidate, compared: &[Linear]) -> bool {
+fn is_border(all: &Candidate, some: &Candidate, compared: &[Compared]) -> bool {
     let apart = some.address.minus(&all.address);
-    compared.iter().any(|compared| {
-        let [(number, sign @ (1 | -1))] = compared.terms[..] else { return false };
-        // The number that lanes' numbers were compared with.
-        let with = -sign * compared.constant;
+    compared.iter().filter_map(Compared::bound).any(|Bound { term: number, with, is_lower }| {
         let step = all.address.factor(number);
         if step == 0 || apart.constant % step != 0 {
             return false;
@@ -502,7 +497,12 @@ fn is_border(all: &Candidate, some: &Candidate, compared: &[Linear]) -> bool {
         let by = apart.constant / step;
         match apart.terms[..] {
             // By as many elements before their own as there are such lanes.
-            [] => by < 0 && (with == -by || with == -by - 1),
+            [] if by < 0 => (with == -by || with == -by - 1) && is_lower != Some(true),
+            // By as many behind their own, where that is the end of a row of usual length.
+            [] => {
+                let ends = |row: i64| row % 8 == 0;
+                by < with && is_lower == Some(true) && (ends(with + by) || ends(with + by + 1))
+            }
             // One lane or row of them to an element before the first one, or behind its own.
             [(term, factor)] => term == number && factor == -step && (by < 0 || by == with + 1),
             _ => false,

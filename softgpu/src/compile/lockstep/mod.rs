@@ -26,6 +26,7 @@ mod ahead;
 mod beside;
 mod calls;
 mod collective;
+mod compared;
 mod copies;
 mod done;
 mod exchange;

@@ -866,6 +866,16 @@ fn what_no_other_lane_has_stored_is_not_waited_for() {
     };
     assert_eq!(some(4), 0);
     assert_eq!(some(8), 1);
+    // The last ones of a row of 16: `s[t + 2] = t; if (t >= from) s[t + 4] = n`
+    let last = |condition: &str| {
+        kernel(&format!(
+            "{element} st.shared.u32 [%r4+8], %r1; setp.{condition}; @%p2 bra M; st.shared.u32 [%r4+16], %r9; M:"
+        ))
+    };
+    assert_eq!(last("lt.u32 %p2, %r1, 14"), 0);
+    assert_eq!(last("le.u32 %p2, %r1, 13"), 0);
+    assert_eq!(last("ge.u32 %p2, %r1, 14"), 1, "the first ones");
+    assert_eq!(last("lt.u32 %p2, %r1, 4"), 1);
     // A sum in a tree: `if (t < below) s[t] += s[t + 16]`
     let tree = |below: u32| {
         kernel(&format!(
@@ -891,6 +901,8 @@ fn elements_of_threads_that_are_computed_are_read_before_all_are_renewed() {
     assert_eq!(renews(ring, number, ""), 1);
     assert_eq!(renews(ring, number, "bar.sync 0;"), 0);
     assert_eq!(renews("xor.b32 %r5, %r1, 40;", number, ""), 1);
+    let in_bytes = "shl.b32 %r12, %r1, 2; sub.u32 %r13, %r12, %r9; and.b32 %r15, %r13, 252; add.u32 %r16, %r15, %r3; ld.shared.u32 %r17, [%r16]; mov.u32 %r5, %r1;";
+    assert_eq!(renews(in_bytes, number, ""), 1);
     assert_eq!(renews(ring, "add.u32 %r7, %r1, 64;", ""), 0, "another array");
     assert_eq!(
         renews(ring, number, "setp.lt.u32 %p2, %r1, %r9; @%p2"),
@@ -933,8 +945,11 @@ fn elements_at_a_doubled_distance_are_read_before_others_are_renewed() {
     assert_eq!(unrolled("lt.u32 %p2, %r1, 64", -256), 1);
     assert_eq!(unrolled("gt.u32 %p2, 64, %r1", -256), 1);
     assert_eq!(unrolled("le.u32 %p2, %r1, 63", -256), 1);
+    assert_eq!(unrolled("eq.u32 %p2, %r1, 0", -4), 1);
+    assert_eq!(unrolled("ne.u32 %p2, %r1, 0", -4), 0);
     assert_eq!(unrolled("lt.u32 %p2, %r1, 32", -256), 0);
     assert_eq!(unrolled("gt.u32 %p2, %r1, 63", 256), 0, "a tree");
+    assert_eq!(unrolled("gt.u32 %p2, %r1, 63", -256), 0, "those that do not store are read");
 }
 
 #[test]

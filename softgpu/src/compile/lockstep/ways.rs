@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::super::flow::{Block, Flow};
 use super::super::op::Op;
-use rgpu_image::ptx::ast::{Function, Statement};
+use rgpu_image::ptx::ast::{Function, Guard, Statement};
 
 /// Branches times blocks, beyond which conditions are not counted.
 const CONDITIONS: usize = 1 << 20;
@@ -78,22 +78,33 @@ impl Ways {
         conditions
     }
 
-    /// The predicates on which it depends whether a lane comes to a block; none in kernels with very many.
+    /// The guards of the branches on which it depends whether a lane comes to a block, and whether it takes the branch then, if that is known; none in kernels with
+    /// very many.
     pub(super) fn guards<'a>(
         &'a self,
         function: &'a Function,
         flow: &'a Flow,
         of: usize,
-    ) -> impl Iterator<Item = u32> + 'a {
+    ) -> impl Iterator<Item = (Guard, Option<bool>)> + 'a {
         let few = self.branches.len() * flow.blocks.len() <= CONDITIONS;
-        let decides = move |&&(branch, meet): &&(usize, Option<usize>)| {
-            let mut lies_between = false;
-            self.between(flow, branch, meet, |between| lies_between |= between == of);
-            lies_between
+        let guard = move |&(branch, meet): &(usize, Option<usize>)| {
+            // Behind the branch goes on who does not take it.
+            let leads = |taken: bool| {
+                let mut leads = false;
+                let first = |block: usize| (block == branch + 1) != taken;
+                let others = flow.blocks[branch].successors.iter().filter(|&&block| !first(block));
+                let others: Vec<usize> = others.copied().collect();
+                walk(flow, branch, meet, |block| !others.contains(&block), |block| leads |= block == of);
+                leads
+            };
+            let takes = match (leads(true), leads(false)) {
+                (false, false) => return None,
+                (true, true) => None,
+                (takes, _) => Some(takes),
+            };
+            Some((flow.last(branch, function)?.guard?, takes))
         };
-        let guard = |&(branch, _): &(usize, Option<usize>)| flow.last(branch, function)?.guard;
-        let branches = self.branches.iter().filter(move |_| few).filter(decides);
-        branches.filter_map(guard).map(|guard| guard.register.0)
+        self.branches.iter().filter(move |_| few).filter_map(guard)
     }
 
     /// The blocks on the ways from the last branch before a block to where they meet again; none where all come to it, and in kernels with very many.
