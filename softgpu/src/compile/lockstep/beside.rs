@@ -21,7 +21,7 @@ use super::address::{Addresses, Kind, LANE};
 use super::ahead::{before, waits};
 use super::compared::{self, Bound, Compared};
 use super::found::Found;
-use super::ways::Ways;
+use super::ways::{Decision, Ways};
 use crate::abi::WARP;
 use rgpu_image::ptx::ast::{Function, Guard, Statement};
 
@@ -46,14 +46,16 @@ pub(super) fn stores(
     all: &[Vec<Found>],
     addresses: &mut Addresses,
 ) -> Vec<(usize, Option<Guard>)> {
-    let ways = Ways::new(function, flow, |predicate| addresses.differs(predicate));
-    let loads = loads(function, ops, flow, all, &ways, addresses);
-    if loads.is_empty() {
+    if !all.iter().flatten().any(|found| is_looked_at(found)) {
         return Vec::new();
     }
+    let ways = Ways::new(function, flow, |predicate| addresses.differs(predicate));
+    let decisions = ways.decisions(function, flow);
+    let loads = loads(function, ops, all, &decisions, addresses);
     let of_warp: Vec<bool> = (0..all.len())
         .map(|block| {
-            let mut guards = ways.guards(function, flow, block).peekable();
+            let guards = decisions.iter().filter_map(|decision| decision.about(block));
+            let mut guards = guards.peekable();
             guards.peek().is_some() && guards.all(|(guard, _)| !addresses.divides(guard.register.0))
         })
         .collect();
@@ -90,27 +92,24 @@ pub(super) fn stores(
 fn loads<'a>(
     function: &Function,
     ops: &[Op],
-    flow: &Flow,
     all: &'a [Vec<Found<'a>>],
-    ways: &Ways,
+    decisions: &[Decision],
     addresses: &mut Addresses,
 ) -> Vec<Load<'a>> {
-    let mut loads: Vec<Load> = Vec::new();
-    for (block, found) in all.iter().enumerate() {
-        let is_load = |found: &&Found| {
-            let may_be = found.at_edge || is_one_of_a_row(found) || found.by_lane && found.conditions == 0;
-            found.access == Access::Load && may_be
-        };
-        let mut found = found.iter().filter(is_load).take(LOADS - loads.len()).peekable();
-        if found.peek().is_none() {
-            continue;
-        }
-        loads.extend(found.map(|found| {
-            let compared = compared::before(function, ops, flow, ways, (block, found.at), addresses);
+    let in_order = all.iter().enumerate().flat_map(|(block, found)| found.iter().map(move |f| (block, f)));
+    let looked_at = in_order.filter(|(_, found)| is_looked_at(found)).take(LOADS);
+    looked_at
+        .map(|(block, found)| {
+            let compared = compared::before(function, ops, decisions, (block, found.at), addresses);
             Load { found, compared }
-        }));
-    }
-    loads
+        })
+        .collect()
+}
+
+/// Whether it is a load of elements that are beside the thread's own at an edge, or lie in a row, or that all threads choose.
+fn is_looked_at(found: &Found) -> bool {
+    let may_be = || found.at_edge || is_one_of_a_row(found) || found.by_lane && found.conditions == 0;
+    found.access == Access::Load && may_be()
 }
 
 /// Whether threads that lie side by side access elements that do.

@@ -1,17 +1,15 @@
 //! What is known of the numbers of lanes, or threads, where they come to a statement: they were compared on the way.
 
-use super::super::flow::Flow;
 use super::super::op::{IntOp, Op};
 use super::super::opcode::{Combine, Compare};
 use super::address::{Addresses, Linear};
-use super::ways::Ways;
+use super::ways::Decision;
 use rgpu_image::ptx::ast::{Function, Guard, Operand, Statement};
 
 /// More predicates than this are not followed back from one.
 const PREDICATES: usize = 32;
 
 /// Two numbers that were compared.
-#[derive(Clone)]
 pub(super) struct Compared {
     /// Their difference.
     pub difference: Linear,
@@ -42,8 +40,7 @@ impl Compared {
 pub(super) fn before(
     function: &Function,
     ops: &[Op],
-    flow: &Flow,
-    ways: &Ways,
+    decisions: &[Decision],
     (block, at): (usize, usize),
     addresses: &mut Addresses,
 ) -> Vec<Compared> {
@@ -51,8 +48,9 @@ pub(super) fn before(
         Statement::Instruction(instruction) => instruction.guard.map(|guard| (guard, Some(true))),
         Statement::Label(_) => None,
     };
-    let mut open: Vec<(u32, Option<bool>)> = ways
-        .guards(function, flow, block)
+    let mut open: Vec<(u32, Option<bool>)> = decisions
+        .iter()
+        .filter_map(|decision| decision.about(block))
         .chain(own)
         .map(|(Guard { register, negated }, passes)| (register.0, passes.map(|passes| passes != negated)))
         .collect();

@@ -398,13 +398,14 @@ fn pairs(
     // Lanes that ask each other may have one of them act for several.
     let asks = |op: &Op| matches!(op, Op::Match { .. } | Op::Vote { .. } | Op::ActiveMask);
     let aggregates = address::instructions(function).any(|(_, i)| asks(&ops[i.form.0 as usize]));
-    // What comes first, what then, and whether that is to be expected.
     let mut pairs = Vec::new();
+    let mut decisions = None;
     let mut known: HashMap<usize, Vec<Compared>> = HashMap::new();
     // Whether a store is to the border of what is accessed first, or of what is stored.
     let mut is_of_border = |first: &Candidate, store: &Candidate, addresses: &mut Addresses| {
+        let decisions = decisions.get_or_insert_with(|| ways.decisions(function, flow));
         let compared = known.entry(store.at).or_insert_with(|| {
-            compared::before(function, ops, flow, ways, (store.block, store.at), addresses)
+            compared::before(function, ops, decisions, (store.block, store.at), addresses)
         });
         is_border(first, store, compared)
     };

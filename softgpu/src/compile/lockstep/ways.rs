@@ -19,6 +19,24 @@ pub(super) struct Ways {
     turns: Vec<(usize, usize, Rc<BTreeSet<usize>>)>,
 }
 
+/// What a branch decides.
+pub(super) struct Decision {
+    guard: Guard,
+    /// The blocks that come before all meet again, where the branch is taken, and where not.
+    ways: [Vec<bool>; 2],
+}
+
+impl Decision {
+    /// The guard, if it depends on the branch whether a lane comes to a block, and whether it takes the branch then, if that is known.
+    pub(super) fn about(&self, block: usize) -> Option<(Guard, Option<bool>)> {
+        match [self.ways[0][block], self.ways[1][block]] {
+            [false, false] => None,
+            [true, true] => Some((self.guard, None)),
+            [taken, _] => Some((self.guard, Some(taken))),
+        }
+    }
+}
+
 /// Where lanes part, and where they meet again.
 pub(super) struct Meeting<'a> {
     pub(super) branch: usize,
@@ -78,33 +96,24 @@ impl Ways {
         conditions
     }
 
-    /// The guards of the branches on which it depends whether a lane comes to a block, and whether it takes the branch then, if that is known; none in kernels with
-    /// very many.
-    pub(super) fn guards<'a>(
-        &'a self,
-        function: &'a Function,
-        flow: &'a Flow,
-        of: usize,
-    ) -> impl Iterator<Item = (Guard, Option<bool>)> + 'a {
-        let few = self.branches.len() * flow.blocks.len() <= CONDITIONS;
-        let guard = move |&(branch, meet): &(usize, Option<usize>)| {
+    /// What each branch decides; nothing in kernels with very many.
+    pub(super) fn decisions(&self, function: &Function, flow: &Flow) -> Vec<Decision> {
+        if self.branches.len() * flow.blocks.len() > CONDITIONS {
+            return Vec::new();
+        }
+        let decision = |&(branch, meet): &(usize, Option<usize>)| {
+            let guard = flow.last(branch, function)?.guard?;
             // Behind the branch goes on who does not take it.
-            let leads = |taken: bool| {
-                let mut leads = false;
-                let first = |block: usize| (block == branch + 1) != taken;
-                let others = flow.blocks[branch].successors.iter().filter(|&&block| !first(block));
-                let others: Vec<usize> = others.copied().collect();
-                walk(flow, branch, meet, |block| !others.contains(&block), |block| leads |= block == of);
+            let ways = [true, false].map(|taken| {
+                let successors = flow.blocks[branch].successors.iter();
+                let other = successors.copied().find(|&block| (block == branch + 1) == taken);
+                let mut leads = vec![false; flow.blocks.len()];
+                walk(flow, branch, meet, |block| Some(block) != other, |block| leads[block] = true);
                 leads
-            };
-            let takes = match (leads(true), leads(false)) {
-                (false, false) => return None,
-                (true, true) => None,
-                (takes, _) => Some(takes),
-            };
-            Some((flow.last(branch, function)?.guard?, takes))
+            });
+            Some(Decision { guard, ways })
         };
-        self.branches.iter().filter(move |_| few).filter_map(guard)
+        self.branches.iter().filter_map(decision).collect()
     }
 
     /// The blocks on the ways from the last branch before a block to where they meet again; none where all come to it, and in kernels with very many.
