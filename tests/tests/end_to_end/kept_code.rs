@@ -35,10 +35,12 @@ impl Caches {
         Self(temporary("caches"))
     }
 
-    /// A program with the software GPU inside that keeps so much, which says what goes wrong.
+    /// A program with the software GPU inside that keeps so much, which says what goes wrong. It runs thread by thread: whether a kernel is compiled for vectors, too,
+    /// depends on how long it takes.
     fn command(&self, most: &str) -> Result<Command> {
         let mut command = product()?.run_in_process();
         command.env("XDG_CACHE_HOME", &self.0).env("RGPU_CODE_CACHE", most).env("RGPU_LOG", "1");
+        command.env("RGPU_VECTORS", "off");
         command.arg("--").arg(plain("vector_add")?);
         Ok(command)
     }
