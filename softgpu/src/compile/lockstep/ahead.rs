@@ -31,6 +31,7 @@ pub(super) fn places(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
+    ways: &Ways,
     all: &[Vec<Found>],
     addresses: &Addresses,
 ) -> BTreeSet<usize> {
@@ -73,7 +74,6 @@ pub(super) fn places(
     if early == 0 {
         return BTreeSet::new();
     }
-    let ways = Ways::new(function, flow, |predicate| addresses.differs(predicate));
     // Behind the last one of each block.
     let mut last: Vec<Option<usize>> = vec![None; flow.blocks.len()];
     let early = first.iter().enumerate().filter(|(bit, _)| early >> bit & 1 != 0);

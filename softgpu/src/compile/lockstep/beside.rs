@@ -43,13 +43,13 @@ pub(super) fn stores(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
+    ways: &Ways,
     all: &[Vec<Found>],
     addresses: &mut Addresses,
 ) -> Vec<(usize, Option<Guard>)> {
     if !all.iter().flatten().any(|found| is_looked_at(found)) {
         return Vec::new();
     }
-    let ways = Ways::new(function, flow, |predicate| addresses.differs(predicate));
     let decisions = ways.decisions(function, flow);
     let loads = loads(function, ops, all, &decisions, addresses);
     let of_warp: Vec<bool> = (0..all.len())

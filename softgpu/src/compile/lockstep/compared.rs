@@ -36,6 +36,21 @@ impl Compared {
     }
 }
 
+/// Whether a difference is not negative, or not positive, where a comparison of both numbers has this result, if one of both is known.
+fn is_positive(compare: Compare, result: Option<bool>, difference: &Linear) -> Option<bool> {
+    let result = result?;
+    match compare {
+        Compare::Lt | Compare::Le | Compare::Lo | Compare::Ls => Some(!result),
+        Compare::Gt | Compare::Ge | Compare::Hi | Compare::Hs => Some(result),
+        // No number of a lane is negative.
+        Compare::Eq | Compare::Ne if difference.constant == 0 && result == (compare == Compare::Ne) => {
+            let [(_, sign)] = difference.terms[..] else { return None };
+            Some(sign > 0)
+        }
+        _ => None,
+    }
+}
+
 /// The comparisons on which it depends whether a statement in a block is executed.
 pub(super) fn before(
     function: &Function,
@@ -70,18 +85,7 @@ pub(super) fn before(
                     Some(_) => None,
                 };
                 if let Some(difference) = addresses.difference(a, b) {
-                    let is_positive = match compare {
-                        Compare::Lt | Compare::Le | Compare::Lo | Compare::Ls => value.map(|value| !value),
-                        Compare::Gt | Compare::Ge | Compare::Hi | Compare::Hs => value,
-                        // No number of a lane is negative.
-                        Compare::Eq | Compare::Ne => match difference.terms[..] {
-                            [(_, sign)] if difference.constant == 0 => {
-                                value.filter(|&value| value == (compare == Compare::Ne)).map(|_| sign > 0)
-                            }
-                            _ => None,
-                        },
-                        _ => None,
-                    };
+                    let is_positive = is_positive(compare, value, &difference);
                     found.push(Compared { difference, is_positive });
                 }
                 (value, 3)

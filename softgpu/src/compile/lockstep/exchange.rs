@@ -124,7 +124,8 @@ pub(super) fn places(
     let ways = Ways::new(function, flow, |predicate| addresses.divides(predicate));
     let conditions = ways.conditions(flow);
     let accesses = collect(function, ops, exchanging, all, flow, &conditions, addresses);
-    match exchanged(function, ops, flow, &ways, &accesses, addresses) {
+    let pairs = pairs(function, ops, flow, &ways, &accesses, addresses);
+    match exchanged(function, ops, flow, &accesses, &pairs) {
         Some(exchanged) if exchanged != Exchanged::default() => {
             let addresses = &*addresses;
             Alignment { function, ops, flow, ways, accesses: &accesses, exchanged, addresses }.places()
@@ -346,11 +347,9 @@ fn exchanged(
     function: &Function,
     ops: &[Op],
     flow: &Flow,
-    ways: &Ways,
     accesses: &[Candidate],
-    addresses: &mut Addresses,
+    pairs: &[(usize, usize, Conflict)],
 ) -> Option<Exchanged> {
-    let pairs = pairs(function, ops, flow, ways, accesses, addresses);
     if pairs.is_empty() {
         return Some(Exchanged::default());
     }

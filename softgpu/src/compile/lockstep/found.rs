@@ -43,12 +43,10 @@ pub(super) fn find<'a>(
     ops: &[Op],
     accesses: &Accesses,
     flow: &Flow,
+    ways: Option<&Ways>,
     mut addresses: Option<&mut Addresses>,
 ) -> Vec<Vec<Found<'a>>> {
-    let conditions = addresses.as_deref().map_or_else(
-        || vec![0; flow.blocks.len()],
-        |addresses| Ways::new(function, flow, |predicate| addresses.differs(predicate)).conditions(flow),
-    );
+    let conditions = ways.map_or_else(|| vec![0; flow.blocks.len()], |ways| ways.conditions(flow));
     let mut find = |at: usize, conditions: u32| {
         let Statement::Instruction(instruction) = &function.body[at] else { return None };
         let op = &ops[instruction.form.0 as usize];

@@ -208,11 +208,13 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         yielding.extend(done::places(function, ops, &flow, addresses));
     }
     if hasty {
-        let found = found::find(function, ops, &accesses, &flow, addresses.as_mut());
-        if let Some(addresses) = &mut addresses {
-            let waiting = ahead::places(function, ops, &flow, &found, addresses);
+        let differs = |addresses: &Addresses| Ways::new(function, &flow, |p| addresses.differs(p));
+        let ways = addresses.as_ref().map(differs);
+        let found = found::find(function, ops, &accesses, &flow, ways.as_ref(), addresses.as_mut());
+        if let (Some(ways), Some(addresses)) = (&ways, &mut addresses) {
+            let waiting = ahead::places(function, ops, &flow, ways, &found, addresses);
             yielding.extend(waiting.into_iter().map(|at| (at, None)));
-            yielding.extend(beside::stores(function, ops, &flow, &found, addresses));
+            yielding.extend(beside::stores(function, ops, &flow, ways, &found, addresses));
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
