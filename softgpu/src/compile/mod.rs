@@ -31,6 +31,7 @@ mod opcode;
 mod pointers;
 mod references;
 mod relocate;
+mod renewed;
 mod schedule;
 mod signature;
 mod state;

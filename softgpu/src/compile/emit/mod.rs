@@ -40,6 +40,7 @@ use super::helpers::matrix::Operation;
 use super::layout::SharedLayout;
 use super::locals::{self, Place};
 use super::op::Op;
+use super::renewed::Renewed;
 use super::state::SavedRegisters;
 use super::vars::{Home, Vars};
 use super::{Environment, Table, Unit};
@@ -97,6 +98,8 @@ pub(super) struct Emitter<'a, 'f> {
     flow: Flow,
     liveness: Option<Liveness>,
     state: Option<SavedRegisters>,
+    /// What is made in front of the places where threads go on.
+    renewed: Renewed,
     /// Back edges where a thread lets others go first, and how much fuel a turn takes.
     waiting: HashMap<(usize, usize), i64>,
     variables: Vec<Variable>,
@@ -226,6 +229,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
             flow,
             liveness: None,
             state: None,
+            renewed: Renewed::default(),
             waiting: HashMap::new(),
             variables,
             classes,
@@ -270,9 +274,10 @@ impl<'a, 'f> Emitter<'a, 'f> {
             e.hoist = cuts <= 48;
             let liveness = Liveness::new(&e.flow, function, ops, vars);
             let yields: Vec<_> = e.waiting.keys().copied().collect();
-            let skip = vec![false; vars.types.len()];
+            e.renewed = Renewed::find(function, ops, vars, &e.flow, &liveness, &yields);
+            let skip = &e.renewed.registers;
             let state =
-                SavedRegisters::new(function, ops, vars, &e.flow, &liveness, &e.classes, &yields, &skip);
+                SavedRegisters::new(function, ops, vars, &e.flow, &liveness, &e.classes, &yields, skip);
             e.facts.state_bytes = state.bytes;
             (e.liveness, e.state) = (Some(liveness), Some(state));
         }
@@ -299,6 +304,7 @@ impl<'a, 'f> Emitter<'a, 'f> {
         e.b.ins().store(trusted(), thread, block, offset_of!(abi::Block, cursor) as i32);
         e.frame = e.b.ins().load(types::I64, fixed(), thread, offset_of!(abi::Thread, local_base) as i32);
         e.clear_registers();
+        e.renew()?;
         let dispatch = e.b.create_block();
         e.b.ins().jump(dispatch, &[]);
 
@@ -425,10 +431,9 @@ impl<'a, 'f> Emitter<'a, 'f> {
             self.count_region(first);
             for (index, statement) in function.body[first..end].iter().enumerate() {
                 if let Statement::Instruction(instruction) = statement {
-                    self.line = instruction.line;
-                    self.text = self.cx.unit.text(instruction.form.0);
-                    self.b.set_srcloc(ir::SourceLoc::new((first + index) as u32));
-                    ended = self.instruction(instruction)?;
+                    if !self.renewed.has(first + index) {
+                        ended = self.statement(first + index, instruction)?;
+                    }
                     self.count_behind(instruction, first + index + 1, end, ended);
                     // What follows a call that does not return is never reached.
                     if ended {
@@ -445,6 +450,28 @@ impl<'a, 'f> Emitter<'a, 'f> {
             self.waiting_blocks();
         }
         Ok(())
+    }
+
+    /// Gives the registers their values that are the same wherever they are made.
+    fn renew(&mut self) -> Result<()> {
+        let function = self.function;
+        // Each is computed where it is read, and loaded there.
+        let hoist = std::mem::replace(&mut self.hoist, true);
+        for at in self.renewed.statements.clone() {
+            if let Statement::Instruction(instruction) = &function.body[at] {
+                self.statement(at, instruction)?;
+            }
+        }
+        self.hoist = hoist;
+        Ok(())
+    }
+
+    /// Emits the instruction that is a statement of the function; true when it ended the block.
+    fn statement(&mut self, at: usize, instruction: &'a Instruction) -> Result<bool> {
+        self.line = instruction.line;
+        self.text = self.cx.unit.text(instruction.form.0);
+        self.b.set_srcloc(ir::SourceLoc::new(at as u32));
+        self.instruction(instruction)
     }
 
     /// Emits an instruction with its guard; true when it ended the block.
