@@ -352,6 +352,27 @@ __global__ void rows_then_one(const int* in, int* out) {
     out[threadIdx.x] = sum + rows[0][lane];
 }
 
+// All blocks divide their elements, and the first thread of the grid adds all of them up, behind a barrier of its block alone: others have begun as early, and it takes longer.
+__global__ void shares(int count, int by, int* elements, int* sums) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) elements[i] /= by;
+    __syncthreads();
+    if (i == 0) {
+        sums[0] = elements[0];
+        for (int k = 1; k < count; k++) sums[k] = sums[k - 1] + elements[k];
+    }
+}
+
+// The first block adds up what the first thread of each has stored.
+__global__ void parts(const int* in, int* sums, int* out) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, all = 0;
+    if (threadIdx.x == 0) sums[blockIdx.x] = in[i] & 0xff;
+    if (blockIdx.x == 0) {
+        for (int block = 0; block < gridDim.x; block++) all += sums[block];
+        out[i] = all + threadIdx.x;
+    }
+}
+
 // A ring: each thread adds the element of one some places before it to its own.
 __global__ void ring(const int* in, int* out) {
     __shared__ int sums[THREADS];
@@ -515,6 +536,14 @@ int main() {
     int all_of_ring = 0;
     for (int i = 0; i < THREADS; i++) all_of_ring += numbers[i] & 0xffff;
     for (int i = 0; i < THREADS; i++) same("ring", i, out[i], all_of_ring);
+    const int blocks = 4;
+    for (int i = 0; i < THREADS; i++) more[i] = numbers[i] >> 8;
+    RUN(shares<<<blocks, THREADS / blocks>>>(THREADS, 3, more, out));
+    for (int i = 0, sum = 0; i < THREADS; i++) same("shares", i, out[i], sum += (numbers[i] >> 8) / 3);
+    RUN(parts<<<blocks, THREADS / blocks>>>(in, more, out));
+    int all_parts = 0;
+    for (int block = 0; block < blocks; block++) all_parts += numbers[block * (THREADS / blocks)] & 0xff;
+    for (int i = 0; i < THREADS / blocks; i++) same("parts", i, out[i], all_parts + i);
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));
     for (int lane = 0; lane < 32; lane++) same("one_after_another", lane, more[lane], lane / 2 * 6 + lane % 2);

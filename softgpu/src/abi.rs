@@ -275,6 +275,8 @@ pub enum CutKind {
     Elect,
     /// Nothing but letting other threads, warps, blocks and kernels run.
     Yield,
+    /// Likewise, but all other blocks of the grid go first, to their ends or to such a place.
+    GridYield,
     /// `barrier.cluster.arrive`: the thread does not wait.
     ClusterArrive,
     /// `barrier.cluster.wait`: until all threads of the cluster have arrived that have not ended.

@@ -180,6 +180,7 @@ impl CutBytes {
             CutKind::ClusterArrive => (13, 0),
             CutKind::ClusterWait => (14, 0),
             CutKind::Group(index) => (15, index.into()),
+            CutKind::GridYield => (16, 0),
         };
         Self { kind, detail, legacy: cut.legacy, line: cut.line }
     }
@@ -203,6 +204,7 @@ impl CutBytes {
             13 => CutKind::ClusterArrive,
             14 => CutKind::ClusterWait,
             15 => CutKind::Group(u16::try_from(self.detail).ok()?),
+            16 => CutKind::GridYield,
             _ => return None,
         };
         Some(Cut { kind, legacy: self.legacy, line: self.line })
@@ -391,6 +393,7 @@ mod tests {
                 CutKind::ActiveMask,
                 CutKind::Elect,
                 CutKind::Yield,
+                CutKind::GridYield,
                 CutKind::Matrix(700),
                 CutKind::Group(7),
             ])

@@ -37,8 +37,10 @@ pub(crate) mod synthetic {
     pub(crate) const YIELD: u32 = 14;
     /// `setp.eq` of 64 bits
     pub(crate) const EQUAL: u32 = 15;
+    /// All other blocks of the grid go first.
+    pub(crate) const GRID_YIELD: u32 = 16;
     /// How many there are.
-    pub(crate) const COUNT: u32 = 16;
+    pub(crate) const COUNT: u32 = 17;
 }
 
 fn synthetic_ops() -> Vec<Op> {
@@ -50,6 +52,7 @@ fn synthetic_ops() -> Vec<Op> {
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
     ops.extend([Op::Converge, Op::Yield]);
     ops.push(Op::Setp { compare: Compare::Eq, combine: None, ty: Type::U64, ftz: false });
+    ops.push(Op::GridYield);
     ops
 }
 

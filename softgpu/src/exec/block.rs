@@ -34,6 +34,8 @@ pub(super) enum Progress {
     Finished,
     /// It lets others run; step it again later.
     Yielded,
+    /// Likewise, and all other blocks of the grid are to go first.
+    Held,
     /// Threads wait at the barrier of the cluster, and nobody else can go on.
     Waiting,
 }
@@ -127,6 +129,8 @@ pub(super) struct Resident {
     is_untouched: bool,
     /// How many rounds lanes wait for others that let others go first.
     patience: u32,
+    /// Whether a thread lets all other blocks go first.
+    is_held: bool,
 }
 
 // SAFETY: the pointers in `block` and `context` lead into the resident's own boxes, or are set anew by each
@@ -182,6 +186,7 @@ impl Resident {
             lanes,
             is_untouched: false,
             patience: PATIENCE,
+            is_held: false,
         };
         resident.slot.threads.iter_mut().for_each(|t| t.stop = STOP_EXIT);
         resident.rewind();
@@ -260,7 +265,7 @@ impl Resident {
             check.borrow_mut().settle(&self.context.grid);
         }
         if let Some(counter) = &self.context.counter
-            && !matches!(result, Ok(Progress::Yielded))
+            && !matches!(result, Ok(Progress::Yielded | Progress::Held))
         {
             self.context.grid.count(&counter.borrow_mut().take());
         }
@@ -309,7 +314,8 @@ impl Resident {
                 return Err(self.overdue());
             }
             return if yielded != 0 {
-                Ok(Progress::Yielded)
+                let held = std::mem::take(&mut self.is_held);
+                Ok(if held { Progress::Held } else { Progress::Yielded })
             } else if self.warps.iter().any(|w| w.clustered != 0) {
                 Ok(Progress::Waiting)
             } else {
@@ -627,6 +633,10 @@ impl Resident {
             };
             match cut.kind {
                 CutKind::Yield => self.warps[w].yielded |= bit,
+                CutKind::GridYield => {
+                    self.warps[w].yielded |= bit;
+                    self.is_held = true;
+                }
                 CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) => {
                     if thread.op[0] >= 16 {
                         let message = format!("There is no barrier {}", thread.op[0]);
@@ -905,8 +915,10 @@ impl Resident {
     /// Threads let others go first, and have done so for too long.
     fn overdue(&mut self) -> Error {
         let cuts = &self.context.grid.kernel.cuts;
-        let yields =
-            |stop: u32| cuts.get((stop as usize).wrapping_sub(1)).filter(|c| c.kind == CutKind::Yield);
+        let yields = |stop: u32| {
+            cuts.get((stop as usize).wrapping_sub(1))
+                .filter(|c| matches!(c.kind, CutKind::Yield | CutKind::GridYield))
+        };
         let found = self.slot.threads.iter().find_map(|t| Some((t, yields(t.stop)?.line)));
         let line = found.map(|(thread, line)| {
             self.block.cursor = std::ptr::from_ref(thread).cast_mut();

@@ -15,7 +15,7 @@ use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::{tiers, warp};
-use crate::abi::{CLUSTER_STRIDE, CutKind, Kernel, Place, Vectors, WARP, WIDTHS};
+use crate::abi::{CLUSTER_STRIDE, Cut, CutKind, Kernel, Place, Vectors, WARP, WIDTHS};
 use crate::compile::vector;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
@@ -101,6 +101,8 @@ pub(super) struct Grid {
     each: u64,
     next: AtomicU64,
     finished: AtomicU64,
+    /// How many let all others go first.
+    held: AtomicU64,
     abort: AtomicBool,
     bad: AtomicBool,
     error: Mutex<Option<Error>>,
@@ -149,7 +151,8 @@ impl Grid {
         let cost = spec.origin.0.cost(spec.origin.1);
         let small = total == 1
             || cost.and_then(|cost| cost.of(total * each)).is_some_and(|ns| ns <= nanoseconds(SMALL));
-        let waits = spec.kernel.cuts.iter().any(|c| c.kind == CutKind::Yield);
+        let yields = |cut: &Cut| matches!(cut.kind, CutKind::Yield | CutKind::GridYield);
+        let waits = spec.kernel.cuts.iter().any(yields);
         Self {
             alone: AtomicBool::new(small && !spec.cooperative && !waits),
             waits,
@@ -163,6 +166,7 @@ impl Grid {
             each,
             next: AtomicU64::new(0),
             finished: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             abort: AtomicBool::new(false),
             bad: AtomicBool::new(false),
             error: Mutex::new(None),
@@ -289,6 +293,22 @@ impl Grid {
     /// Reports clusters as ended; true for the one who reports the last.
     pub(super) fn finish(&self, blocks: u64) -> bool {
         blocks > 0 && self.finished.fetch_add(blocks, Ordering::AcqRel) + blocks == self.total
+    }
+
+    /// A cluster lets all others go first that do not do so, too.
+    pub(super) fn hold(&self) {
+        self.held.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It goes on.
+    pub(super) fn let_go(&self) {
+        self.held.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether all clusters have ended, or let others go first.
+    pub(super) fn is_held_everywhere(&self) -> bool {
+        // One that goes on and ends meanwhile is in none of the two, or in one.
+        self.held.load(Ordering::Acquire) + self.finished.load(Ordering::Acquire) >= self.total
     }
 
     /// The coordinates of a block without a cluster.

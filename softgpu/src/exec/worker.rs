@@ -203,13 +203,15 @@ impl Worker {
         }
     }
 
+    /// How many blocks are resident, of cooperative kernels or of others.
+    fn count(&self, cooperative: bool) -> u64 {
+        self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
+    }
+
     /// All resident blocks let others go first: begin another one, or do something else.
     fn more(&mut self) {
         let most = self.shared.resident_blocks();
-        let count = |cooperative| {
-            self.residents.iter().filter(|r| r.grid().cooperative == cooperative).count() as u64
-        };
-        let room = (count(false) < most, count(true) < most);
+        let room = (self.count(false) < most, self.count(true) < most);
         match self.shared.another_job(room) {
             Some(job) => self.perform(job),
             None => std::thread::yield_now(),
@@ -329,7 +331,13 @@ impl Worker {
         let workers = self.shared.workers as u64;
         let mut at = 0;
         while at < self.residents.len() {
+            let cooperative = self.residents[at].grid().cooperative;
+            let is_full = self.count(cooperative) >= self.shared.resident_blocks();
             let resident = &mut self.residents[at];
+            if !resident.grid().aborted() && !resident.goes_on(is_full) {
+                at += 1;
+                continue;
+            }
             if let Some((governor, seat)) = &self.held {
                 governor.enter(seat, resident.grid().ordinal);
             }
@@ -341,6 +349,11 @@ impl Worker {
             };
             let result = match result {
                 Ok(Progress::Yielded | Progress::Waiting) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(Progress::Held) => {
+                    resident.hold();
                     at += 1;
                     continue;
                 }

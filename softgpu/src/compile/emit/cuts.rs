@@ -110,6 +110,13 @@ impl<'a> Emitter<'a, '_> {
         self.go_on(next)
     }
 
+    /// Where a thread reads what all blocks are to have written.
+    pub(crate) fn let_grid_go_first(&mut self, _: &'a [Operand]) -> Result<bool> {
+        let next = self.behind_cut()?;
+        self.stop_here(CutKind::GridYield, false, next, &[]);
+        self.go_on(next)
+    }
+
     /// The lanes of a warp wait for each other. Without a mask: whoever is here once nobody else in the warp can come.
     pub(crate) fn converge(&mut self, _: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;

@@ -16,6 +16,8 @@
 //!
 //! What a warp loads or stores as one (`ldmatrix`) comes behind what its lanes have stored, and before what they load ([`collective`]).
 //!
+//! One thread of the grid, or one block, reads in a loop what all blocks have stored, and nothing waits for the others ([`grid`]).
+//!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
 //! What a kernel's functions do counts as if they stood in it ([`calls`]), and what it keeps in local memory as if it were in registers ([`slots`]). Where lanes wait, the text is put in an order in which they meet ([`order`]).
@@ -32,6 +34,7 @@ mod done;
 mod exchange;
 mod found;
 mod gather;
+mod grid;
 mod hasty;
 mod order;
 mod single;
@@ -108,7 +111,7 @@ fn align(function: &mut Function, module: &Module, ops: &[Op], forms: &Forms) ->
     if order::join_turns(function, ops) {
         found = places(function, module, ops, forms);
     }
-    wait_before(function, &found.converging, &found.yielding);
+    wait_before(function, &found);
     let any = volatile::align(function, module, ops, forms) || !found.is_empty();
     if any {
         order::arrange(function, ops);
@@ -123,11 +126,13 @@ struct Places {
     converging: BTreeSet<usize>,
     /// Those before which a thread lets others go first, where its guard holds.
     yielding: Vec<(usize, Option<Guard>)>,
+    /// Those before which it lets all other blocks go first.
+    letting: BTreeSet<usize>,
 }
 
 impl Places {
     fn is_empty(&self) -> bool {
-        self.converging.is_empty() && self.yielding.is_empty()
+        self.converging.is_empty() && self.yielding.is_empty() && self.letting.is_empty()
     }
 }
 
@@ -141,6 +146,7 @@ struct Looks {
     copies: bool,
     done: bool,
     collective: bool,
+    of_grid: bool,
 }
 
 impl Looks {
@@ -156,11 +162,13 @@ impl Looks {
             copies: copies::are_there(function, ops),
             done: done::are_there(function, ops),
             collective: collective::are_there(function, ops),
+            of_grid: grid::are_there(function, ops),
         }
     }
 
     fn finds_any(&self) -> bool {
-        self.exchange || self.hasty || self.gathers || self.copies || self.done || self.collective
+        let Self { exchange, hasty, gathers, copies, done, collective, of_grid, .. } = *self;
+        exchange || hasty || gathers || copies || done || collective || of_grid
     }
 }
 
@@ -174,8 +182,8 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     if let Cow::Owned(seen) = &seen {
         looks = Looks::at(seen, ops, forms);
     }
-    let (function, Looks { exchanging, count, exchange, hasty, gathers, copies, done, collective }) =
-        (&*seen, looks);
+    let (function, looks) = (&*seen, looks);
+    let Looks { exchanging, count, exchange, hasty, gathers, copies, done, collective, of_grid } = looks;
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops, Rows::Whole)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
@@ -218,11 +226,15 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
-    Places { converging, yielding }
+    let letting = match &mut addresses {
+        Some(addresses) if of_grid => grid::places(function, ops, &flow, addresses),
+        _ => BTreeSet::new(),
+    };
+    Places { converging, yielding, letting }
 }
 
 /// Puts waiting in front of statements.
-fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: &[(usize, Option<Guard>)]) {
+fn wait_before(function: &mut Function, Places { converging, yielding, letting }: &Places) {
     let body = std::mem::take(&mut function.body);
     for (index, statement) in body.into_iter().enumerate() {
         let line = match &statement {
@@ -235,6 +247,9 @@ fn wait_before(function: &mut Function, converging: &BTreeSet<usize>, yielding: 
         if let Some(&(_, guard)) = yielding.iter().find(|(at, _)| *at == index) {
             let first = waiting(synthetic::YIELD, line);
             function.body.push(Statement::Instruction(Instruction { guard, ..first }));
+        }
+        if letting.contains(&index) {
+            function.body.push(Statement::Instruction(waiting(synthetic::GRID_YIELD, line)));
         }
         function.body.push(statement);
     }

@@ -1180,3 +1180,39 @@ fn data_lead_a_lane_to_anothers_element_but_not_out_of_its_column() {
     assert_eq!(led("and.b32 %r10, %r6, 1; shl.b32 %r7, %r10, 1;", by_four), 0, "a part of the element");
     assert_eq!(led("shl.b32 %r7, %r6, 2;", "shl.b32 %r4, %r2, 5;"), 0, "one of the lane's own elements");
 }
+
+/// How often a thread of a kernel lets all other blocks go first: `%r10` is its number in the grid, and `%rd5` at its element of the first array.
+fn lets_blocks_go_first(body: &str) -> usize {
+    let own = "mov.u32 %r11, %ctaid.x; mov.u32 %r12, %ntid.x; mad.lo.s32 %r10, %r11, %r12, %r1; mul.wide.s32 %rd4, %r10, 4; add.s64 %rd5, %rd1, %rd4;";
+    inserted(&text_of(&format!("{own}\n{body}")), |op| matches!(op, Op::GridYield))[0].1
+}
+
+#[test]
+fn one_who_adds_up_what_all_blocks_have_stored_lets_them_go_first() {
+    let store = "ld.global.u32 %r4, [%rd5]; shr.u32 %r4, %r4, 1; st.global.u32 [%rd5], %r4; bar.sync 0;";
+    let sum = "mov.u64 %rd6, %rd1; mov.u32 %r5, 0; mov.u32 %r6, 0; L: ld.global.u32 %r7, [%rd6]; add.u32 %r6, %r6, %r7; add.s64 %rd6, %rd6, 4;
+        add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, %r9; @%p3 bra L; st.global.u32 [%rd9], %r6;";
+    let first = "setp.ne.s32 %p2, %r10, 0; @%p2 bra E;";
+    assert_eq!(lets_blocks_go_first(&format!("{store} {first} {sum} E:")), 1);
+    // All threads of the first block, and both conditions in one.
+    assert_eq!(lets_blocks_go_first(&format!("{store} setp.ne.u32 %p2, %r11, 0; @%p2 bra E; {sum} E:")), 1);
+    let both = "setp.eq.u32 %p2, %r11, 0; setp.eq.u32 %p4, %r1, 0; and.pred %p5, %p2, %p4; @!%p5 bra E;";
+    assert_eq!(lets_blocks_go_first(&format!("{store} {both} {sum} E:")), 1);
+    let both = "or.b32 %r13, %r11, %r1; setp.ne.u32 %p2, %r13, 0; @%p2 bra E;";
+    assert_eq!(lets_blocks_go_first(&format!("{store} {both} {sum} E:")), 1);
+    // All threads do it, or one of each block; another array is read, or nothing was stored before.
+    assert_eq!(lets_blocks_go_first(&format!("{store} {sum}")), 0);
+    assert_eq!(lets_blocks_go_first(&format!("{store} setp.ne.u32 %p2, %r1, 0; @%p2 bra E; {sum} E:")), 0);
+    let other = sum.replace("mov.u64 %rd6, %rd1", "mov.u64 %rd6, %rd9");
+    assert_eq!(lets_blocks_go_first(&format!("{store} {first} {other} E:")), 0);
+    assert_eq!(lets_blocks_go_first(&format!("{first} {sum} E: {store}")), 0);
+    // All blocks store to the same elements.
+    let same = store.replace("%rd5", "%rd2");
+    assert_eq!(lets_blocks_go_first(&format!("{same} {first} {sum} E:")), 0);
+    // The blocks wait for each other.
+    let counts = "atom.global.add.u32 %r8, [%rd9], 1; W: ld.volatile.global.u32 %r8, [%rd9]; setp.lt.u32 %p6, %r8, 4; @%p6 bra W;";
+    assert_eq!(lets_blocks_go_first(&format!("{store} {counts} {first} {sum} E:")), 0);
+    // One of several blocks.
+    let some = "and.b32 %r13, %r11, 1; setp.ne.u32 %p2, %r13, 0; @%p2 bra E;";
+    assert_eq!(lets_blocks_go_first(&format!("{store} {some} {sum} E:")), 0);
+}

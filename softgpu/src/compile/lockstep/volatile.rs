@@ -9,7 +9,7 @@ use super::accesses::{Access, Accesses, Forms};
 use super::address::{Addresses, Rows};
 use super::exchange::BLOCKS;
 use super::ways::{Ways, begins};
-use super::{slots, wait_before, waiting};
+use super::{Places, slots, wait_before, waiting};
 use rgpu_image::ptx::ast::{Function, Instruction, Module, Statement};
 
 /// What the lanes have done since they were last abreast.
@@ -38,8 +38,8 @@ pub(super) fn align(function: &mut Function, module: &Module, ops: &[Op], forms:
     before_accesses(function, ops, &found) && {
         // Those places have moved the statements.
         let found = volatile(function, module, ops, forms);
-        let places = where_lanes_meet(function, ops, &found);
-        wait_before(function, &places, &[]);
+        let converging = where_lanes_meet(function, ops, &found);
+        wait_before(function, &Places { converging, ..Places::default() });
         true
     }
 }
@@ -79,7 +79,7 @@ fn before_accesses(function: &mut Function, ops: &[Op], volatile: &[Option<Acces
                 }
                 None => match &ops[instruction.form.0 as usize] {
                     Op::Call | Op::Atom { .. } => since = Since::Anything,
-                    Op::Yield => {}
+                    Op::Yield | Op::GridYield => {}
                     op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
                     _ => {}
                 },
@@ -134,7 +134,9 @@ impl What {
         if volatile || matches!(op, Op::Call | Op::ActiveMask) {
             return Some(Self::Access);
         }
-        let orders = op.is_cut() && instruction.guard.is_none() && !matches!(op, Op::Yield | Op::Converge);
+        let orders = op.is_cut()
+            && instruction.guard.is_none()
+            && !matches!(op, Op::Yield | Op::GridYield | Op::Converge);
         orders.then_some(Self::Order)
     }
 }

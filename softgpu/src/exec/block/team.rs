@@ -27,6 +27,8 @@ pub(in crate::exec) struct Team {
     gone: u64,
     /// How many threads of a group run at once; 0 where they run one by one.
     lanes: usize,
+    /// Whether all others of the grid are to go first.
+    is_held: bool,
 }
 
 /// What follows a cluster that has ended.
@@ -55,7 +57,7 @@ impl Team {
         let others = others.into_iter().zip(1..);
         let others = others
             .map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, lanes));
-        Self { first, others: others.collect(), ended: 0, next, gone: 0, lanes }
+        Self { first, others: others.collect(), ended: 0, next, gone: 0, lanes, is_held: false }
     }
 
     /// Begins another cluster of the same grid in the same place, for one of so many workers.
@@ -86,6 +88,27 @@ impl Team {
     /// How many clusters have ended in the place before the one that is there.
     pub(in crate::exec) fn gone(&self) -> u64 {
         self.gone
+    }
+
+    /// All other clusters of the grid are to go first. Those that have ended in the place before are done with.
+    pub(in crate::exec) fn hold(&mut self) {
+        let grid = self.first.grid();
+        grid.finish(std::mem::take(&mut self.gone));
+        grid.hold();
+        self.is_held = true;
+    }
+
+    /// Whether it goes on; not while others are to go first and can, which is not so where the worker has room for no more (`is_full`).
+    pub(in crate::exec) fn goes_on(&mut self, is_full: bool) -> bool {
+        if self.is_held {
+            let grid = self.first.grid();
+            if !(grid.is_held_everywhere() || is_full && !grid.exhausted()) {
+                return false;
+            }
+            grid.let_go();
+            self.is_held = false;
+        }
+        true
     }
 
     /// How many clusters were to follow that will not, where the grid has been aborted.
@@ -130,7 +153,7 @@ impl Team {
                 }
                 match block.step(guard)? {
                     Progress::Finished => self.ended |= 1 << rank,
-                    Progress::Yielded => yielded = true,
+                    Progress::Yielded | Progress::Held => yielded = true,
                     Progress::Waiting => {}
                 }
                 if block.grid().aborted() {

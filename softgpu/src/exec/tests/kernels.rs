@@ -264,6 +264,18 @@ kernel!(look_back, [(CutKind::Yield, false, 81)], |thread, block| {
     STOP_EXIT
 });
 
+// Each block whose number is a multiple of arg2 lets all others go first. Each then writes at arg1 how many it has found counted at arg0, and counts itself.
+kernel!(let_go_first, [(CutKind::GridYield, false, 85)], |thread, block| {
+    let mine = u64::from(block.ctaid[0]);
+    if thread.resume == 0 && mine % arg(block, 2) == 0 {
+        thread.resume = 1;
+        return 1;
+    }
+    let before = atomic(arg(block, 0)).fetch_add(1, Ordering::SeqCst);
+    poke(arg(block, 1), mine, before);
+    STOP_EXIT
+});
+
 // Spins until the word at arg0 is arg1, then writes arg3 to arg2.
 kernel!(wait_for, [(CutKind::Yield, false, 91)], |_thread, block| {
     if atomic(arg(block, 0)).load(Ordering::SeqCst) != arg(block, 1) as u32 {

@@ -103,6 +103,35 @@ fn a_kernel_that_was_short_may_have_blocks_that_wait_for_each_other() {
 }
 
 #[test]
+fn a_block_that_lets_all_others_go_first_comes_last() {
+    for workers in [1, 2] {
+        let config = Config { memory_bytes_per_device: 64 << 20, workers, ..Config::default() };
+        let rig = Rig::with(&[kernels::let_go_first], config);
+        let counter = rig.alloc(0, 1 << 16);
+        let found = counter + 4096;
+        let run = |blocks: u32, every: u64| {
+            rig.gpu.memset(LEGACY, rgpu_device::Region::linear(counter, 4), 0, 4).unwrap();
+            rig.launch(LEGACY, 0, blocks, 1, &[counter, found, every]);
+            rig.words(LEGACY, found, blocks as usize)
+        };
+        for blocks in [1, 2, 3, 40, 5000] {
+            for _ in 0..20 {
+                assert_eq!(run(blocks, 10_000)[0], blocks - 1, "{workers} workers, {blocks} blocks");
+            }
+        }
+        // Two of them, each behind all that do not.
+        for _ in 0..20 {
+            let found = run(60, 30);
+            assert!(found[0].min(found[30]) == 58 && found[0].max(found[30]) == 59, "{found:?}");
+        }
+        // More than there is room for, and nobody else: they go on.
+        let mut all = run(5000, 1);
+        all.sort_unstable();
+        assert_eq!(all, (0..5000).collect::<Vec<u32>>());
+    }
+}
+
+#[test]
 fn two_cooperative_kernels_do_not_starve_each_other() {
     let rig = Rig::new(&[kernels::grid_barrier]);
     let counters = rig.alloc(0, 4096);

@@ -124,7 +124,8 @@ impl Phases {
     ) -> Option<(Self, Vec<Behind>)> {
         let simple = |cut: &Cut| {
             let waits = matches!(cut.kind, CutKind::Barrier | CutKind::BarrierReduce(_) | CutKind::WarpSync);
-            waits || cut.kind == CutKind::Yield || is_exchange(cut.kind)
+            let yields = matches!(cut.kind, CutKind::Yield | CutKind::GridYield);
+            waits || yields || is_exchange(cut.kind)
         };
         if !flow.has_cuts() || cuts.len() > MOST_CUTS || !cuts.iter().all(simple) {
             return None;

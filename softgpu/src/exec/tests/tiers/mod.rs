@@ -317,7 +317,9 @@ impl Comparison {
         unsafe { std::ptr::copy(params.as_ptr(), self.rig.params() as *mut u8, params.len()) };
         match self.rig.execute(kernel, launch.grid, None, launch.block) {
             Ok(Progress::Finished) => {}
-            Ok(Progress::Yielded | Progress::Waiting) => return Err("it does not end".into()),
+            Ok(Progress::Yielded | Progress::Held | Progress::Waiting) => {
+                return Err("it does not end".into());
+            }
             Err(error) => return Err(error.to_string()),
         }
         let read = |at: u64, bytes: &mut [u8]| {
