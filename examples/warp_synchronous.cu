@@ -373,6 +373,28 @@ __global__ void parts(const int* in, int* sums, int* out) {
     }
 }
 
+// Xiao and Feng's barrier for all blocks of a grid: who comes late to look whether just all have come must not find that one has come to the next barrier already.
+__device__ volatile int arrived;
+__device__ void all_arrive(int goal) {
+    if (threadIdx.x == 0) {
+        atomicAdd((int*)&arrived, 1);
+        while (arrived != goal) {}
+    }
+    __syncthreads();
+}
+
+// Blocks hand each other what they have, round and round.
+__global__ void around(int rounds, volatile int* values) {
+    int blocks = gridDim.x, own = blockIdx.x;
+    for (int round = 0; round < rounds; round++) {
+        if (threadIdx.x == 0) {
+            values[(round + 1) % 2 * blocks + own] = values[round % 2 * blocks + (own + 1) % blocks] + own;
+            __threadfence();
+        }
+        all_arrive((round + 1) * blocks);
+    }
+}
+
 // A ring: each thread adds the element of one some places before it to its own.
 __global__ void ring(const int* in, int* out) {
     __shared__ int sums[THREADS];
@@ -544,6 +566,14 @@ int main() {
     int all_parts = 0;
     for (int block = 0; block < blocks; block++) all_parts += numbers[block * (THREADS / blocks)] & 0xff;
     for (int i = 0; i < THREADS / blocks; i++) same("parts", i, out[i], all_parts + i);
+    const int rounds = 20;
+    int passed_on[2][blocks] = {};
+    for (int i = 0; i < 2 * blocks; i++) more[i] = 0;
+    RUN(around<<<blocks, 64>>>(rounds, more));
+    for (int round = 0; round < rounds; round++) {
+        for (int own = 0; own < blocks; own++) passed_on[(round + 1) % 2][own] = passed_on[round % 2][(own + 1) % blocks] + own;
+    }
+    for (int own = 0; own < blocks; own++) same("around", own, more[rounds % 2 * blocks + own], passed_on[rounds % 2][own]);
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));
     for (int lane = 0; lane < 32; lane++) same("one_after_another", lane, more[lane], lane / 2 * 6 + lane % 2);

@@ -275,8 +275,8 @@ pub enum CutKind {
     Elect,
     /// Nothing but letting other threads, warps, blocks and kernels run.
     Yield,
-    /// Likewise, but all other blocks of the grid go first, to their ends or to such a place.
-    GridYield,
+    /// Likewise, but other blocks of the grid go first, too.
+    GridYield(Hold),
     /// `barrier.cluster.arrive`: the thread does not wait.
     ClusterArrive,
     /// `barrier.cluster.wait`: until all threads of the cluster have arrived that have not ended.
@@ -288,6 +288,15 @@ pub enum CutKind {
     /// shared memory. The number chooses from [`Kernel::group_ops`]; fragments lie in `state` where that says. `op[0]` and
     /// `op[1]` describe the matrices, and `op[2]` says whether the product is added to what is there.
     Group(u16),
+}
+
+/// For how long a block lets other blocks of its grid go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Until all have come to their ends, or to such a place.
+    ToTheEnd,
+    /// Until all that have begun have gone on, as far as they come.
+    ForATurn,
 }
 
 /// A place where threads stop.

@@ -17,7 +17,7 @@ use super::op::MatrixShape;
 use super::relocate::Target;
 use super::{Environment, Unit, code};
 use crate::abi::counted::Sites;
-use crate::abi::{Cut, CutKind, ReduceOp, ShuffleMode, VoteMode};
+use crate::abi::{Cut, CutKind, Hold, ReduceOp, ShuffleMode, VoteMode};
 
 /// What a kernel's bytes are kept under.
 pub(super) type Name = [u8; 32];
@@ -180,7 +180,8 @@ impl CutBytes {
             CutKind::ClusterArrive => (13, 0),
             CutKind::ClusterWait => (14, 0),
             CutKind::Group(index) => (15, index.into()),
-            CutKind::GridYield => (16, 0),
+            CutKind::GridYield(Hold::ToTheEnd) => (16, 0),
+            CutKind::GridYield(Hold::ForATurn) => (17, 0),
         };
         Self { kind, detail, legacy: cut.legacy, line: cut.line }
     }
@@ -204,7 +205,8 @@ impl CutBytes {
             13 => CutKind::ClusterArrive,
             14 => CutKind::ClusterWait,
             15 => CutKind::Group(u16::try_from(self.detail).ok()?),
-            16 => CutKind::GridYield,
+            16 => CutKind::GridYield(Hold::ToTheEnd),
+            17 => CutKind::GridYield(Hold::ForATurn),
             _ => return None,
         };
         Some(Cut { kind, legacy: self.legacy, line: self.line })
@@ -393,7 +395,8 @@ mod tests {
                 CutKind::ActiveMask,
                 CutKind::Elect,
                 CutKind::Yield,
-                CutKind::GridYield,
+                CutKind::GridYield(Hold::ToTheEnd),
+                CutKind::GridYield(Hold::ForATurn),
                 CutKind::Matrix(700),
                 CutKind::Group(7),
             ])

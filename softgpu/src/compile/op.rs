@@ -6,7 +6,7 @@
 use super::opcode::{Combine, Compare, IntRounding, Rounding};
 use crate::abi::tensor::TensorOp;
 use crate::abi::texture::TextureOp;
-use crate::abi::{ReduceOp, ShuffleMode, VoteMode};
+use crate::abi::{Hold, ReduceOp, ShuffleMode, VoteMode};
 use rgpu_device::tensor_map::Field;
 use rgpu_image::ptx::ast::Type;
 
@@ -467,8 +467,8 @@ macro_rules! operations {
         Policy = Traits::pure(), policy;
         /// `nanosleep`: lets others run.
         Yield = Traits::cut().with_result(false).observing(true), give_way;
-        /// No instruction of PTX: lets all other blocks of the grid run first.
-        GridYield = Traits::cut().with_result(false), let_grid_go_first;
+        /// No instruction of PTX: lets other blocks of the grid run first.
+        GridYield { hold: Hold } = Traits::cut().with_result(false), let_grid_go_first;
         /// No instruction of PTX: the lanes of a warp wait for each other; see `lockstep`.
         Converge = Traits::cut().with_result(false), converge;
         Bar { reduce: Option<ReduceOp>, warp: bool, arrive: bool } = Traits::cut().with_result(reduce.is_some()), bar;

@@ -16,6 +16,7 @@ use super::references;
 use super::signature::{Shape, Table};
 use super::vars::Vars;
 use super::verify::Callee;
+use crate::abi::Hold;
 use crate::abi::device_runtime::{DeviceCall, own_name};
 use rgpu_image::ptx::ast::{
     Function, FunctionId, Instruction, Locations, Module, Operand, Special, Statement, Symbol, Type, Variable,
@@ -37,10 +38,12 @@ pub(crate) mod synthetic {
     pub(crate) const YIELD: u32 = 14;
     /// `setp.eq` of 64 bits
     pub(crate) const EQUAL: u32 = 15;
-    /// All other blocks of the grid go first.
+    /// All other blocks of the grid go first, to their ends.
     pub(crate) const GRID_YIELD: u32 = 16;
+    /// All other blocks of the grid that have begun have a turn first.
+    pub(crate) const GRID_TURN: u32 = 17;
     /// How many there are.
-    pub(crate) const COUNT: u32 = 17;
+    pub(crate) const COUNT: u32 = 18;
 }
 
 fn synthetic_ops() -> Vec<Op> {
@@ -52,7 +55,7 @@ fn synthetic_ops() -> Vec<Op> {
     ops.extend(bits.map(|ty| Op::St { place, ty, vector, order }));
     ops.extend([Op::Converge, Op::Yield]);
     ops.push(Op::Setp { compare: Compare::Eq, combine: None, ty: Type::U64, ftz: false });
-    ops.push(Op::GridYield);
+    ops.extend([Hold::ToTheEnd, Hold::ForATurn].map(|hold| Op::GridYield { hold }));
     ops
 }
 

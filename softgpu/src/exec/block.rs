@@ -22,7 +22,7 @@ use super::slot::Slot;
 use super::texture;
 use super::warp::{self, lanes};
 use crate::abi::{
-    APART, ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES,
+    APART, ARENA_MARGIN, Block, Cut, CutKind, FAULT_ADDRESS, Hold, RESERVED_SHARED_AT, RESERVED_SHARED_BYTES,
     STOP_EXIT, STOP_TRAP, TRAP_ADDRESS, TRAP_ASSERT, TRAP_BAD_CALL, TRAP_INSTRUCTION, TRAP_LINE,
     TRAP_MISALIGNED, TRAP_STACK, TRAP_TENSOR_MAP, Thread, WARP,
 };
@@ -34,8 +34,8 @@ pub(super) enum Progress {
     Finished,
     /// It lets others run; step it again later.
     Yielded,
-    /// Likewise, and all other blocks of the grid are to go first.
-    Held,
+    /// Likewise, and other blocks of the grid are to go first.
+    Held(Hold),
     /// Threads wait at the barrier of the cluster, and nobody else can go on.
     Waiting,
 }
@@ -129,8 +129,8 @@ pub(super) struct Resident {
     is_untouched: bool,
     /// How many rounds lanes wait for others that let others go first.
     patience: u32,
-    /// Whether a thread lets all other blocks go first.
-    is_held: bool,
+    /// For how long a thread lets other blocks go first, if one does.
+    held: Option<Hold>,
 }
 
 // SAFETY: the pointers in `block` and `context` lead into the resident's own boxes, or are set anew by each
@@ -186,7 +186,7 @@ impl Resident {
             lanes,
             is_untouched: false,
             patience: PATIENCE,
-            is_held: false,
+            held: None,
         };
         resident.slot.threads.iter_mut().for_each(|t| t.stop = STOP_EXIT);
         resident.rewind();
@@ -265,7 +265,7 @@ impl Resident {
             check.borrow_mut().settle(&self.context.grid);
         }
         if let Some(counter) = &self.context.counter
-            && !matches!(result, Ok(Progress::Yielded | Progress::Held))
+            && !matches!(result, Ok(Progress::Yielded | Progress::Held(_)))
         {
             self.context.grid.count(&counter.borrow_mut().take());
         }
@@ -314,8 +314,7 @@ impl Resident {
                 return Err(self.overdue());
             }
             return if yielded != 0 {
-                let held = std::mem::take(&mut self.is_held);
-                Ok(if held { Progress::Held } else { Progress::Yielded })
+                Ok(self.held.take().map_or(Progress::Yielded, Progress::Held))
             } else if self.warps.iter().any(|w| w.clustered != 0) {
                 Ok(Progress::Waiting)
             } else {
@@ -633,9 +632,9 @@ impl Resident {
             };
             match cut.kind {
                 CutKind::Yield => self.warps[w].yielded |= bit,
-                CutKind::GridYield => {
+                CutKind::GridYield(hold) => {
                     self.warps[w].yielded |= bit;
-                    self.is_held = true;
+                    self.held = Some(hold);
                 }
                 CutKind::Barrier | CutKind::BarrierArrive | CutKind::BarrierReduce(_) => {
                     if thread.op[0] >= 16 {
@@ -917,7 +916,7 @@ impl Resident {
         let cuts = &self.context.grid.kernel.cuts;
         let yields = |stop: u32| {
             cuts.get((stop as usize).wrapping_sub(1))
-                .filter(|c| matches!(c.kind, CutKind::Yield | CutKind::GridYield))
+                .filter(|c| matches!(c.kind, CutKind::Yield | CutKind::GridYield(_)))
         };
         let found = self.slot.threads.iter().find_map(|t| Some((t, yields(t.stop)?.line)));
         let line = found.map(|(thread, line)| {

@@ -151,7 +151,7 @@ impl Grid {
         let cost = spec.origin.0.cost(spec.origin.1);
         let small = total == 1
             || cost.and_then(|cost| cost.of(total * each)).is_some_and(|ns| ns <= nanoseconds(SMALL));
-        let yields = |cut: &Cut| matches!(cut.kind, CutKind::Yield | CutKind::GridYield);
+        let yields = |cut: &Cut| matches!(cut.kind, CutKind::Yield | CutKind::GridYield(_));
         let waits = spec.kernel.cuts.iter().any(yields);
         Self {
             alone: AtomicBool::new(small && !spec.cooperative && !waits),

@@ -31,6 +31,7 @@ mod modules;
 mod nearby;
 mod operands;
 mod printf;
+mod rounds;
 mod shared;
 mod slot;
 mod space;

@@ -23,6 +23,7 @@ use super::look::{FOR_WORK, look};
 use super::memory::Memory;
 use super::mirror::Mirror;
 use super::modules::Loaded;
+use super::rounds::Rounds;
 use super::stream::{Actions, Key, Streams, Work};
 use super::transfer::Transfer;
 use super::watchdog::Watchdog;
@@ -92,6 +93,8 @@ pub(super) struct Shared {
     /// What ends kernels that run for too long, if anything does.
     pub watchdog: Option<Arc<Watchdog>>,
     too_long: Option<Arc<str>>,
+    /// How often workers have gone round their blocks.
+    pub rounds: Rounds,
     /// What looks at kernels, if anything does.
     pub checker: Option<Arc<Checker>>,
     /// What is told what was counted in kernels, if anything is.
@@ -210,6 +213,7 @@ impl Shared {
             config,
             workers,
             about,
+            rounds: Rounds::new(workers),
             host,
             tickets: Tickets::default(),
             governor,

@@ -21,7 +21,7 @@ pub(super) fn is_of_warp(kind: CutKind) -> bool {
             | CutKind::BarrierArrive
             | CutKind::BarrierReduce(_)
             | CutKind::Yield
-            | CutKind::GridYield
+            | CutKind::GridYield(_)
             | CutKind::ClusterArrive
             | CutKind::ClusterWait
             | CutKind::Group(_)
@@ -214,7 +214,7 @@ pub(super) fn execute(kind: CutKind, operands: &mut Operands, group: u32) {
         | CutKind::BarrierArrive
         | CutKind::BarrierReduce(_)
         | CutKind::Yield
-        | CutKind::GridYield
+        | CutKind::GridYield(_)
         | CutKind::ClusterArrive
         | CutKind::ClusterWait
         | CutKind::Group(_) => {}

@@ -329,15 +329,17 @@ impl Worker {
     /// Steps the resident blocks until each has let others go first, or ended.
     fn round(&mut self) {
         let workers = self.shared.workers as u64;
+        if self.residents.is_empty() {
+            return;
+        }
+        self.shared.rounds.begin(self.index);
         let mut at = 0;
         while at < self.residents.len() {
-            let cooperative = self.residents[at].grid().cooperative;
-            let is_full = self.count(cooperative) >= self.shared.resident_blocks();
-            let resident = &mut self.residents[at];
-            if !resident.grid().aborted() && !resident.goes_on(is_full) {
+            if self.residents[at].is_held() && !self.lets_go(at) {
                 at += 1;
                 continue;
             }
+            let resident = &mut self.residents[at];
             if let Some((governor, seat)) = &self.held {
                 governor.enter(seat, resident.grid().ordinal);
             }
@@ -352,8 +354,8 @@ impl Worker {
                     at += 1;
                     continue;
                 }
-                Ok(Progress::Held) => {
-                    resident.hold();
+                Ok(Progress::Held(hold)) => {
+                    resident.hold(hold, &self.shared.rounds);
                     at += 1;
                     continue;
                 }
@@ -378,6 +380,16 @@ impl Worker {
                 self.shared.transfer(key, *transfer);
             }
         }
+        if self.residents.is_empty() {
+            self.shared.rounds.rest(self.index);
+        }
+    }
+
+    /// Whether a resident that lets others go first goes on.
+    fn lets_go(&mut self, at: usize) -> bool {
+        let (shared, grid) = (&self.shared, self.residents[at].grid());
+        let is_full = self.count(grid.cooperative) >= shared.resident_blocks();
+        grid.aborted() || self.residents[at].goes_on(&shared.rounds, self.index, is_full)
     }
 
     /// A resident, and those that were to follow it, have come to their end.

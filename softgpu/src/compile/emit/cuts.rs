@@ -110,10 +110,10 @@ impl<'a> Emitter<'a, '_> {
         self.go_on(next)
     }
 
-    /// Where a thread reads what all blocks are to have written.
-    pub(crate) fn let_grid_go_first(&mut self, _: &'a [Operand]) -> Result<bool> {
+    /// Where a thread reads what all blocks are to have written, or changes what others are to have looked at.
+    pub(crate) fn let_grid_go_first(&mut self, hold: abi::Hold, _: &'a [Operand]) -> Result<bool> {
         let next = self.behind_cut()?;
-        self.stop_here(CutKind::GridYield, false, next, &[]);
+        self.stop_here(CutKind::GridYield(hold), false, next, &[]);
         self.go_on(next)
     }
 

@@ -72,7 +72,7 @@ fn does(instruction: &Instruction, op: &Op, forms: &Forms) -> Does {
         // Its rows are loaded before lanes meet.
         Op::Ldmatrix { .. } => Does { loads_as_one: SHARED, meets_behind: true, ..none },
         Op::Stmatrix { .. } => Does { stores_as_one: SHARED, meets: true, ..none },
-        Op::Yield | Op::GridYield | Op::Bar { arrive: true, .. } => none,
+        Op::Yield | Op::GridYield { .. } | Op::Bar { arrive: true, .. } => none,
         _ if forms.waits_for_copies(instruction) => Does { waits: true, ..none },
         ref op => Does { meets: op.is_cut() && instruction.guard.is_none(), ..none },
     }

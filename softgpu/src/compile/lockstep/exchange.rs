@@ -176,7 +176,7 @@ fn collect(
 fn orders(instruction: &Instruction, op: &Op) -> bool {
     match op {
         // A fence says in which order others see what a thread does, but has nobody wait.
-        Op::Yield | Op::GridYield | Op::Fence => false,
+        Op::Yield | Op::GridYield { .. } | Op::Fence => false,
         // What takes a lock or gives it back. Where lanes add to something, each goes on.
         Op::Atom { op, .. } => matches!(op, Combine::Cas | Combine::Exch),
         Op::Mbarrier { .. } | Op::Tensor { .. } | Op::Call => true,

@@ -16,7 +16,8 @@
 //!
 //! What a warp loads or stores as one (`ldmatrix`) comes behind what its lanes have stored, and before what they load ([`collective`]).
 //!
-//! One thread of the grid, or one block, reads in a loop what all blocks have stored, and nothing waits for the others ([`grid`]).
+//! One thread of the grid, or one block, reads in a loop what all blocks have stored, and nothing waits for the others ([`grid`]), or raises
+//! a number for which others wait to be just so ([`raised`]).
 //!
 //! And an operation that takes whoever has come, in a loop, is for the lanes of one round ([`gather`]).
 //!
@@ -37,6 +38,7 @@ mod gather;
 mod grid;
 mod hasty;
 mod order;
+mod raised;
 mod single;
 mod slots;
 #[cfg(test)]
@@ -126,8 +128,8 @@ struct Places {
     converging: BTreeSet<usize>,
     /// Those before which a thread lets others go first, where its guard holds.
     yielding: Vec<(usize, Option<Guard>)>,
-    /// Those before which it lets all other blocks go first.
-    letting: BTreeSet<usize>,
+    /// Those before which it lets other blocks go first: with what form, and the guard.
+    letting: Vec<(usize, u32, Option<Guard>)>,
 }
 
 impl Places {
@@ -147,6 +149,7 @@ struct Looks {
     done: bool,
     collective: bool,
     of_grid: bool,
+    raises: bool,
 }
 
 impl Looks {
@@ -163,12 +166,13 @@ impl Looks {
             done: done::are_there(function, ops),
             collective: collective::are_there(function, ops),
             of_grid: grid::are_there(function, ops),
+            raises: raised::are_there(function, ops),
         }
     }
 
     fn finds_any(&self) -> bool {
-        let Self { exchange, hasty, gathers, copies, done, collective, of_grid, .. } = *self;
-        exchange || hasty || gathers || copies || done || collective || of_grid
+        let Self { exchange, hasty, gathers, copies, done, collective, of_grid, raises, .. } = *self;
+        [exchange, hasty, gathers, copies, done, collective, of_grid, raises].contains(&true)
     }
 }
 
@@ -183,7 +187,8 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         looks = Looks::at(seen, ops, forms);
     }
     let (function, looks) = (&*seen, looks);
-    let Looks { exchanging, count, exchange, hasty, gathers, copies, done, collective, of_grid } = looks;
+    let Looks { exchanging, count, exchange, hasty, gathers, copies, done, collective, of_grid, raises } =
+        looks;
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops, Rows::Whole)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
@@ -226,10 +231,15 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
-    let letting = match &mut addresses {
-        Some(addresses) if of_grid => grid::places(function, ops, &flow, addresses),
-        _ => BTreeSet::new(),
-    };
+    let mut letting = Vec::new();
+    if of_grid && let Some(addresses) = &mut addresses {
+        let places = grid::places(function, ops, &flow, addresses);
+        letting.extend(places.into_iter().map(|at| (at, synthetic::GRID_YIELD, None)));
+    }
+    if raises && let Some(addresses) = &mut addresses {
+        let places = raised::places(function, ops, &flow, addresses);
+        letting.extend(places.into_iter().map(|(at, guard)| (at, synthetic::GRID_TURN, guard)));
+    }
     Places { converging, yielding, letting }
 }
 
@@ -248,8 +258,9 @@ fn wait_before(function: &mut Function, Places { converging, yielding, letting }
             let first = waiting(synthetic::YIELD, line);
             function.body.push(Statement::Instruction(Instruction { guard, ..first }));
         }
-        if letting.contains(&index) {
-            function.body.push(Statement::Instruction(waiting(synthetic::GRID_YIELD, line)));
+        for &(_, form, guard) in letting.iter().filter(|(at, ..)| *at == index) {
+            let first = waiting(form, line);
+            function.body.push(Statement::Instruction(Instruction { guard, ..first }));
         }
         function.body.push(statement);
     }

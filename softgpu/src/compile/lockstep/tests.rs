@@ -2,6 +2,7 @@
 
 use super::super::op::Op;
 use super::super::unit::Unit;
+use crate::abi::Hold;
 use rgpu_image::ptx::ast::{Operand, Statement};
 
 /// How often the lanes of a warp have to wait for each other in each kernel of a module where the text does not say so.
@@ -1184,7 +1185,9 @@ fn data_lead_a_lane_to_anothers_element_but_not_out_of_its_column() {
 /// How often a thread of a kernel lets all other blocks go first: `%r10` is its number in the grid, and `%rd5` at its element of the first array.
 fn lets_blocks_go_first(body: &str) -> usize {
     let own = "mov.u32 %r11, %ctaid.x; mov.u32 %r12, %ntid.x; mad.lo.s32 %r10, %r11, %r12, %r1; mul.wide.s32 %rd4, %r10, 4; add.s64 %rd5, %rd1, %rd4;";
-    inserted(&text_of(&format!("{own}\n{body}")), |op| matches!(op, Op::GridYield))[0].1
+    inserted(&text_of(&format!("{own}\n{body}")), |op| matches!(op, Op::GridYield { hold: Hold::ToTheEnd }))
+        [0]
+    .1
 }
 
 #[test]
@@ -1215,4 +1218,37 @@ fn one_who_adds_up_what_all_blocks_have_stored_lets_them_go_first() {
     // One of several blocks.
     let some = "and.b32 %r13, %r11, 1; setp.ne.u32 %p2, %r13, 0; @%p2 bra E;";
     assert_eq!(lets_blocks_go_first(&format!("{store} {some} {sum} E:")), 0);
+}
+
+/// How often a thread of a kernel lets all other blocks have a turn.
+fn turns(body: &str) -> usize {
+    inserted(&text_of(body), |op| matches!(op, Op::GridYield { hold: Hold::ForATurn }))[0].1
+}
+
+#[test]
+fn others_look_at_a_number_that_they_wait_for_before_it_is_raised() {
+    let raise = "atom.global.add.u32 %r4, [%rd1], 1;";
+    let wait = "W: ld.volatile.global.u32 %r5, [%rd1]; setp.ne.u32 %p2, %r5, %r9; @%p2 bra W;";
+    let first = "setp.ne.u32 %p3, %r1, 0; @%p3 bra E;";
+    assert_eq!(turns(&format!("bar.sync 0; {first} {raise} {wait} E: bar.sync 0;")), 1);
+    // Round and round, without a result, and by some; looked at by adding nothing.
+    let red = raise.replace("atom.global.add.u32 %r4,", "@!%p3 red.global.add.u32");
+    assert_eq!(
+        turns(&format!("L: bar.sync 0; {red} {first} {wait} E: bar.sync 0; add.u32 %r9, %r9, 4; bra L;")),
+        1
+    );
+    let add = wait.replace("ld.volatile.global.u32 %r5, [%rd1]", "atom.global.add.u32 %r5, [%rd1], 0");
+    assert_eq!(turns(&format!("{first} {raise} {add} E:")), 1);
+    // For a number that is large enough one can come late.
+    assert_eq!(turns(&format!("{first} {raise} {} E:", wait.replace("setp.ne", "setp.lt"))), 0);
+    // Another number, one that nobody waits for, and one that is raised by who has waited for it: whose turn it is.
+    assert_eq!(turns(&format!("{first} {} {wait} E:", raise.replace("%rd1", "%rd9"))), 0);
+    assert_eq!(
+        turns(&format!("{first} {raise} ld.volatile.global.u32 %r5, [%rd1]; setp.ne.u32 %p2, %r5, %r9; E:")),
+        0
+    );
+    assert_eq!(turns(&format!("{first} atom.global.add.u32 %r9, [%rd9], 1; {wait} {raise} E:")), 0);
+    // A lock.
+    let lock = "W: atom.global.cas.b32 %r5, [%rd1], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra W; atom.global.exch.b32 %r5, [%rd1], 0;";
+    assert_eq!(turns(&format!("{raise} {lock}")), 0);
 }

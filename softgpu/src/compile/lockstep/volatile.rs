@@ -79,7 +79,7 @@ fn before_accesses(function: &mut Function, ops: &[Op], volatile: &[Option<Acces
                 }
                 None => match &ops[instruction.form.0 as usize] {
                     Op::Call | Op::Atom { .. } => since = Since::Anything,
-                    Op::Yield | Op::GridYield => {}
+                    Op::Yield | Op::GridYield { .. } => {}
                     op if op.is_cut() && instruction.guard.is_none() => since = Since::Nothing,
                     _ => {}
                 },
@@ -136,7 +136,7 @@ impl What {
         }
         let orders = op.is_cut()
             && instruction.guard.is_none()
-            && !matches!(op, Op::Yield | Op::GridYield | Op::Converge);
+            && !matches!(op, Op::Yield | Op::GridYield { .. } | Op::Converge);
         orders.then_some(Self::Order)
     }
 }

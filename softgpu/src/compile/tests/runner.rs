@@ -210,7 +210,7 @@ fn proceed(kernel: &Kernel, threads: &mut [Thread], alive: &[usize]) -> Vec<usiz
     let mut ready = Vec::new();
     let cut_of = |thread: &Thread| kernel.cuts[thread.stop as usize - 1];
     for &index in alive {
-        if matches!(cut_of(&threads[index]).kind, CutKind::Yield | CutKind::GridYield) {
+        if matches!(cut_of(&threads[index]).kind, CutKind::Yield | CutKind::GridYield(_)) {
             ready.push(index);
         }
     }
@@ -237,7 +237,7 @@ fn proceed(kernel: &Kernel, threads: &mut [Thread], alive: &[usize]) -> Vec<usiz
         let stop = threads[first].stop;
         let kind = cut_of(&threads[first]).kind;
         if is_barrier(kind)
-            || matches!(kind, CutKind::Yield | CutKind::GridYield)
+            || matches!(kind, CutKind::Yield | CutKind::GridYield(_))
             || lanes.iter().any(|&i| threads[i].stop != stop)
         {
             continue;

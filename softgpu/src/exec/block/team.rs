@@ -9,8 +9,10 @@ use std::sync::Arc;
 use rgpu_device::Result;
 
 use super::{Progress, Resident, Warp};
+use crate::abi::Hold;
 use crate::exec::fault::Guard;
 use crate::exec::grid::Grid;
+use crate::exec::rounds::{Rounds, Then};
 use crate::exec::slot::Slot;
 
 /// The blocks of a cluster that have begun.
@@ -27,8 +29,16 @@ pub(in crate::exec) struct Team {
     gone: u64,
     /// How many threads of a group run at once; 0 where they run one by one.
     lanes: usize,
-    /// Whether all others of the grid are to go first.
-    is_held: bool,
+    /// If others of the grid are to go first: until when.
+    held: Option<Until>,
+}
+
+/// Until when others go first.
+enum Until {
+    /// Until all have ended, or let others go first as well.
+    Ended,
+    /// Until all workers have gone round since then.
+    Over(Then),
 }
 
 /// What follows a cluster that has ended.
@@ -57,7 +67,7 @@ impl Team {
         let others = others.into_iter().zip(1..);
         let others = others
             .map(|(slot, rank)| Resident::begin(slot, grid.clone(), (index, rank), base, worker, lanes));
-        Self { first, others: others.collect(), ended: 0, next, gone: 0, lanes, is_held: false }
+        Self { first, others: others.collect(), ended: 0, next, gone: 0, lanes, held: None }
     }
 
     /// Begins another cluster of the same grid in the same place, for one of so many workers.
@@ -90,25 +100,37 @@ impl Team {
         self.gone
     }
 
-    /// All other clusters of the grid are to go first. Those that have ended in the place before are done with.
-    pub(in crate::exec) fn hold(&mut self) {
-        let grid = self.first.grid();
-        grid.finish(std::mem::take(&mut self.gone));
-        grid.hold();
-        self.is_held = true;
+    /// Other clusters of the grid are to go first.
+    pub(in crate::exec) fn hold(&mut self, hold: Hold, rounds: &Rounds) {
+        self.held = Some(match hold {
+            Hold::ForATurn => Until::Over(rounds.look()),
+            Hold::ToTheEnd => {
+                let grid = self.first.grid();
+                // Those that have ended in the place before are done with.
+                grid.finish(std::mem::take(&mut self.gone));
+                grid.hold();
+                Until::Ended
+            }
+        });
+    }
+
+    /// Whether others are to go first.
+    pub(in crate::exec) fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Whether it goes on; not while others are to go first and can, which is not so where the worker has room for no more (`is_full`).
-    pub(in crate::exec) fn goes_on(&mut self, is_full: bool) -> bool {
-        if self.is_held {
-            let grid = self.first.grid();
-            if !(grid.is_held_everywhere() || is_full && !grid.exhausted()) {
-                return false;
-            }
+    pub(in crate::exec) fn goes_on(&mut self, rounds: &Rounds, worker: u32, is_full: bool) -> bool {
+        let grid = self.first.grid();
+        let goes_on = match &self.held {
+            None => return true,
+            Some(Until::Over(then)) => rounds.is_over(then, worker),
+            Some(Until::Ended) => grid.is_held_everywhere() || is_full && !grid.exhausted(),
+        };
+        if goes_on && matches!(self.held.take(), Some(Until::Ended)) {
             grid.let_go();
-            self.is_held = false;
         }
-        true
+        goes_on
     }
 
     /// How many clusters were to follow that will not, where the grid has been aborted.
@@ -153,7 +175,7 @@ impl Team {
                 }
                 match block.step(guard)? {
                     Progress::Finished => self.ended |= 1 << rank,
-                    Progress::Yielded | Progress::Held => yielded = true,
+                    Progress::Yielded | Progress::Held(_) => yielded = true,
                     Progress::Waiting => {}
                 }
                 if block.grid().aborted() {

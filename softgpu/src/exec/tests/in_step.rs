@@ -488,7 +488,7 @@ fn launch(rig: &mut Rig, kernel: &Arc<Kernel>, threads: u32, memory: &[u32]) -> 
     }
     match rig.execute(kernel, 1, None, [threads, 1, 1]) {
         Ok(Progress::Finished) => {}
-        Ok(Progress::Yielded | Progress::Held | Progress::Waiting) => return Err("it does not end".into()),
+        Ok(Progress::Yielded | Progress::Held(_) | Progress::Waiting) => return Err("it does not end".into()),
         Err(error) => return Err(error.to_string()),
     }
     let mut left = vec![0; memory.len()];

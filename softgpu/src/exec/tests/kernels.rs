@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::helpers;
 use super::Spec;
-use crate::abi::{Block, CutKind, ReduceOp, STOP_EXIT, ShuffleMode, TRAP_ASSERT, Thread, VoteMode};
+use crate::abi::{Block, CutKind, Hold, ReduceOp, STOP_EXIT, ShuffleMode, TRAP_ASSERT, Thread, VoteMode};
 
 /// Runs a row of threads; `piece` runs one to its next stop and returns why it stops.
 unsafe fn each(
@@ -265,7 +265,7 @@ kernel!(look_back, [(CutKind::Yield, false, 81)], |thread, block| {
 });
 
 // Each block whose number is a multiple of arg2 lets all others go first. Each then writes at arg1 how many it has found counted at arg0, and counts itself.
-kernel!(let_go_first, [(CutKind::GridYield, false, 85)], |thread, block| {
+kernel!(let_go_first, [(CutKind::GridYield(Hold::ToTheEnd), false, 85)], |thread, block| {
     let mine = u64::from(block.ctaid[0]);
     if thread.resume == 0 && mine % arg(block, 2) == 0 {
         thread.resume = 1;
@@ -275,6 +275,35 @@ kernel!(let_go_first, [(CutKind::GridYield, false, 85)], |thread, block| {
     poke(arg(block, 1), mine, before);
     STOP_EXIT
 });
+
+// arg1 barriers of the grid, one after the other: at each a block lets others have a turn, counts itself at arg0, and spins until just all have.
+kernel!(
+    exact_barriers,
+    [(CutKind::GridYield(Hold::ForATurn), false, 86), (CutKind::Yield, false, 87)],
+    |thread, block| {
+        let counter = atomic(arg(block, 0));
+        let blocks = block.nctaid[0];
+        // How many barriers it has passed.
+        let passed = &mut thread.op[4];
+        match thread.resume {
+            0 => *passed = 0,
+            1 => _ = counter.fetch_add(1, Ordering::SeqCst),
+            _ => {}
+        }
+        if thread.resume > 0 {
+            if counter.load(Ordering::SeqCst) != (*passed as u32 + 1) * blocks {
+                thread.resume = 2;
+                return 2;
+            }
+            *passed += 1;
+            if *passed == arg(block, 1) {
+                return STOP_EXIT;
+            }
+        }
+        thread.resume = 1;
+        1
+    }
+);
 
 // Spins until the word at arg0 is arg1, then writes arg3 to arg2.
 kernel!(wait_for, [(CutKind::Yield, false, 91)], |_thread, block| {

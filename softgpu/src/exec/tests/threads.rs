@@ -132,6 +132,20 @@ fn a_block_that_lets_all_others_go_first_comes_last() {
 }
 
 #[test]
+fn all_blocks_look_at_a_number_before_it_is_raised() {
+    for workers in [1, 2, 4] {
+        let config = Config { memory_bytes_per_device: 64 << 20, workers, ..Config::default() };
+        let rig = Rig::with(&[kernels::exact_barriers], config);
+        let counter = rig.alloc(0, 4096);
+        for blocks in [1, 2, 5, 16] {
+            rig.gpu.memset(LEGACY, rgpu_device::Region::linear(counter, 4), 0, 4).unwrap();
+            rig.launch(LEGACY, 0, blocks, 1, &[counter, 100]);
+            assert_eq!(rig.words(LEGACY, counter, 1), [100 * blocks], "{workers} workers, {blocks} blocks");
+        }
+    }
+}
+
+#[test]
 fn two_cooperative_kernels_do_not_starve_each_other() {
     let rig = Rig::new(&[kernels::grid_barrier]);
     let counters = rig.alloc(0, 4096);

@@ -383,7 +383,7 @@ impl Rig {
             for _ in 0..256 {
                 outcome = resident.step(&mut self.guard);
                 match outcome {
-                    Ok(Progress::Yielded | Progress::Held | Progress::Waiting) => {}
+                    Ok(Progress::Yielded | Progress::Held(_) | Progress::Waiting) => {}
                     Ok(Progress::Finished) => continue 'blocks,
                     Err(_) => break,
                 }

@@ -317,7 +317,7 @@ impl Comparison {
         unsafe { std::ptr::copy(params.as_ptr(), self.rig.params() as *mut u8, params.len()) };
         match self.rig.execute(kernel, launch.grid, None, launch.block) {
             Ok(Progress::Finished) => {}
-            Ok(Progress::Yielded | Progress::Held | Progress::Waiting) => {
+            Ok(Progress::Yielded | Progress::Held(_) | Progress::Waiting) => {
                 return Err("it does not end".into());
             }
             Err(error) => return Err(error.to_string()),
