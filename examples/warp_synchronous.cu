@@ -395,6 +395,28 @@ __global__ void around(int rounds, volatile int* values) {
     }
 }
 
+// The prefix sum of Kogge and Stone in memory of all blocks, which one block has to itself.
+__global__ void kogge_stone_for_all(int* sums, int length) {
+    int i = threadIdx.x;
+    for (int distance = 1; distance < length; distance *= 2) {
+        __syncthreads();
+        if (i >= distance) sums[i] += sums[i - distance];
+    }
+}
+
+// Each block has a row, and each thread divides its element by the first one.
+__global__ void by_first(int* rows) {
+    int* row = rows + blockIdx.x * blockDim.x;
+    row[threadIdx.x] /= row[0];
+}
+
+// Likewise, from back to front.
+__global__ void back_to_front(int* rows) {
+    int* row = rows + blockIdx.x * blockDim.x;
+    int other = row[blockDim.x - 1 - threadIdx.x];
+    row[threadIdx.x] = other;
+}
+
 // A ring: each thread adds the element of one some places before it to its own.
 __global__ void ring(const int* in, int* out) {
     __shared__ int sums[THREADS];
@@ -574,6 +596,17 @@ int main() {
         for (int own = 0; own < blocks; own++) passed_on[(round + 1) % 2][own] = passed_on[round % 2][(own + 1) % blocks] + own;
     }
     for (int own = 0; own < blocks; own++) same("around", own, more[rounds % 2 * blocks + own], passed_on[rounds % 2][own]);
+    for (int i = 0; i < THREADS; i++) more[i] = numbers[i] >> 12;
+    RUN(kogge_stone_for_all<<<1, THREADS>>>(more, THREADS));
+    for (int i = 0, sum = 0; i < THREADS; i++) same("kogge_stone_for_all", i, more[i], sum += numbers[i] >> 12);
+    for (int threads : {32, THREADS / blocks}) {
+        for (int i = 0; i < blocks * threads; i++) more[i] = numbers[i] | 1;
+        RUN(by_first<<<blocks, threads>>>(more));
+        for (int i = 0; i < blocks * threads; i++) same("by_first", i, more[i], (numbers[i] | 1) / (numbers[i / threads * threads] | 1));
+        for (int i = 0; i < blocks * threads; i++) more[i] = numbers[i];
+        RUN(back_to_front<<<blocks, threads>>>(more));
+        for (int i = 0; i < blocks * threads; i++) same("back_to_front", i, more[i], numbers[i / threads * threads + threads - 1 - i % threads]);
+    }
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));
     for (int lane = 0; lane < 32; lane++) same("one_after_another", lane, more[lane], lane / 2 * 6 + lane % 2);

@@ -723,6 +723,11 @@ impl<'a> Addresses<'a> {
                 passed => self.passed(passed, depth),
             },
             Op::St { place: MemoryTarget::Param, .. } => self.operand(operand(1)?, depth),
+            // Compilers write `n + ~i` for `n - 1 - i`.
+            Op::IntUnary { op: op @ (IntUnary::Not | IntUnary::Neg), .. } => {
+                let a = self.operand(operand(1)?, depth)?;
+                Some(Linear::constant(if *op == IntUnary::Not { -1 } else { 0 }).minus(&a))
+            }
             Op::Int { op, .. } => {
                 let a = self.operand(operand(1)?, depth)?;
                 let b = self.operand(operand(2)?, depth)?;

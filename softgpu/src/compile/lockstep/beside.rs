@@ -8,20 +8,25 @@
 //! Or the threads of all warps read the same elements, one for each lane, and those of one warp store to them: the shortest paths of the ECL suite begin their next
 //! phase so.
 //!
-//! Or each thread reads another one's element, whose number was computed from its own, and stores its own: a ring, or a tile that is transposed in place.
+//! Or each thread reads another one's element, whose number was computed from its own or was read, and stores its own: a ring, a tile that is transposed in place, or a list
+//! in which each skips the next (Wyllie's ranking).
 //!
 //! Or each thread that has one reads the element at a distance that is doubled or halved from turn to turn, and adds it to its own: the scan of
 //! Kogge and Stone as textbooks have it, `if (t >= d) s[t] += s[t - d]` behind a barrier. Sums in a tree (`if (t < d) s[t] += s[t + d]`) look
 //! alike, but nobody reads what they change: the condition does not tell whether the element that is read is there.
+//!
+//! The last two count in memory of all blocks as well, where one block may have all to itself that it reads; and there all threads read one element of a row and then
+//! store to the row, by which each divides its own.
 
 use super::super::flow::Flow;
-use super::super::op::Op;
+use super::super::op::{MemoryTarget, Op};
 use super::accesses::Access;
-use super::address::{Addresses, Kind, LANE};
-use super::ahead::{before, waits};
+use super::address::{Addresses, Kind, LANE, instructions};
+use super::ahead::{before, stores_for_all, waits};
 use super::compared::{self, Bound, Compared};
-use super::found::Found;
-use super::ways::{Decision, Ways};
+use super::found::{Found, Memory};
+use super::single::Single;
+use super::ways::Ways;
 use crate::abi::WARP;
 use rgpu_image::ptx::ast::{Function, Guard, Statement};
 
@@ -38,20 +43,47 @@ struct Load<'a> {
     compared: Vec<Compared>,
 }
 
+/// Whether a function loads from memory of all blocks, and stores there.
+pub(super) fn may_renew_for_all(function: &Function, ops: &[Op]) -> bool {
+    let has = |is: fn(&Op) -> bool| instructions(function).any(|(_, i)| is(&ops[i.form.0 as usize]));
+    has(stores_for_all) && has(|op| matches!(op, Op::Ld { place: MemoryTarget::Generic, .. }))
+}
+
 /// Stores before which a thread lets others go first, with their guards. Mostly none.
 pub(super) fn stores(
-    function: &Function,
-    ops: &[Op],
+    (function, ops): (&Function, &[Op]),
     flow: &Flow,
     ways: &Ways,
-    all: &[Vec<Found>],
+    (memory, all): (Memory, &[Vec<Found>]),
     addresses: &mut Addresses,
 ) -> Vec<(usize, Option<Guard>)> {
-    if !all.iter().flatten().any(|found| is_looked_at(found)) {
+    let looked_at: Vec<(usize, &Found)> = {
+        let in_order = all.iter().enumerate().flat_map(|(block, all)| all.iter().map(move |f| (block, f)));
+        let is_met = |load: &Found| match memory {
+            Memory::Block => true,
+            Memory::All => all.iter().flatten().any(|store| may_be_for_all(store, load, addresses)),
+        };
+        let single = (memory == Memory::All).then(|| Single::find(function, ops, flow, Some(&*addresses)));
+        let all_read = |block: usize, found: &Found| {
+            let by_all = single.as_ref().is_some_and(|single| !single.executes(block, found.instruction));
+            found.access == Access::Load && !found.differs && by_all
+        };
+        in_order
+            .filter(|&(block, found)| (is_looked_at(found) || all_read(block, found)) && is_met(found))
+            .take(LOADS)
+            .collect()
+    };
+    if looked_at.is_empty() {
         return Vec::new();
     }
     let decisions = ways.decisions(function, flow);
-    let loads = loads(function, ops, all, &decisions, addresses);
+    let loads: Vec<Load> = looked_at
+        .into_iter()
+        .map(|(block, found)| {
+            let compared = compared::before(function, ops, &decisions, (block, found.at), addresses);
+            Load { found, compared }
+        })
+        .collect();
     let of_warp: Vec<bool> = (0..all.len())
         .map(|block| {
             let guards = decisions.iter().filter_map(|decision| decision.about(block));
@@ -63,7 +95,11 @@ pub(super) fn stores(
         loads.iter().zip(1..).filter(|(load, _)| is(load)).fold(0, |bits, (_, bit)| bits | 1u128 << bit)
     };
     let mut stores = Vec::new();
-    before(flow, 0, |block, mut now| {
+    // Without barriers a distance that is doubled is a warp's.
+    let has_barriers = instructions(function).any(|(_, i)| waits(i, &ops[i.form.0 as usize]));
+    // What all blocks have is there when the kernel begins.
+    let begin = if memory == Memory::All { TOGETHER } else { 0 };
+    before(flow, begin, |block, mut now| {
         let mut found = all[block].iter().peekable();
         for at in flow.blocks[block].first..flow.blocks[block].end {
             let Statement::Instruction(instruction) = &function.body[at] else { continue };
@@ -72,7 +108,17 @@ pub(super) fn stores(
             }
             let Some(found) = found.next_if(|found| found.at == at) else { continue };
             if found.access != Access::Load {
-                let overtaken = now & bits(&|load| is_overtaken(load, found, of_warp[block], addresses));
+                let overtaken = now
+                    & bits(&|load| match memory {
+                        Memory::Block => is_overtaken(load, found, of_warp[block], addresses),
+                        Memory::All => {
+                            may_be_for_all(found, load.found, addresses)
+                                && (has_barriers && is_at_distance(found, load, addresses)
+                                    || is_fetched(found, load.found, addresses)
+                                    || is_backwards(found, load.found, addresses)
+                                    || is_of_row(found, load.found, addresses))
+                        }
+                    });
                 if overtaken != 0 {
                     stores.push((at, found.instruction.guard));
                 }
@@ -88,24 +134,6 @@ pub(super) fn stores(
     stores
 }
 
-/// Loads of what other threads may store to next.
-fn loads<'a>(
-    function: &Function,
-    ops: &[Op],
-    all: &'a [Vec<Found<'a>>],
-    decisions: &[Decision],
-    addresses: &mut Addresses,
-) -> Vec<Load<'a>> {
-    let in_order = all.iter().enumerate().flat_map(|(block, found)| found.iter().map(move |f| (block, f)));
-    let looked_at = in_order.filter(|(_, found)| is_looked_at(found)).take(LOADS);
-    looked_at
-        .map(|(block, found)| {
-            let compared = compared::before(function, ops, decisions, (block, found.at), addresses);
-            Load { found, compared }
-        })
-        .collect()
-}
-
 /// Whether it is a load of elements that are beside the thread's own at an edge, or lie in a row, or that all threads choose.
 fn is_looked_at(found: &Found) -> bool {
     let may_be = || found.at_edge || is_one_of_a_row(found) || found.by_lane && found.conditions == 0;
@@ -114,8 +142,13 @@ fn is_looked_at(found: &Found) -> bool {
 
 /// Whether threads that lie side by side access elements that do.
 fn is_one_of_a_row(found: &Found) -> bool {
+    is_row(found) && !found.volatile
+}
+
+/// Likewise, volatile or not.
+fn is_row(found: &Found) -> bool {
     let lane = found.address.as_ref().map_or(0, |address| address.factor(LANE));
-    lane.unsigned_abs() == found.bytes.unsigned_abs() && !found.volatile
+    lane.unsigned_abs() == found.bytes.unsigned_abs()
 }
 
 /// Whether a store may be to what threads have loaded, but for one that does both.
@@ -129,6 +162,35 @@ fn is_overtaken(load: &Load, then: &Found, of_warp: bool, addresses: &Addresses)
         || is_fetched(then, load.found, addresses)
 }
 
+/// Whether a store to memory of all blocks may be to what threads have loaded, as a short look says.
+fn may_be_for_all(store: &Found, load: &Found, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&store.address, &load.address) else { return false };
+    store.access == Access::Store && to != from && addresses.have_one_root(to, from)
+}
+
+/// Whether all threads store to elements of their own then, and have read others from back to front.
+fn is_backwards(then: &Found, read: &Found, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
+    let apart = to.minus(from);
+    is_row(then)
+        && (read.conditions, then.conditions) == (0, 0)
+        && apart.factor(LANE) == 2 * to.factor(LANE)
+        && apart.terms.len() <= 2
+        && apart.terms.iter().all(|&(term, _)| term == LANE || addresses.kind(term).is_distance())
+}
+
+/// Whether threads store to the elements of a row then, and have all read one of it.
+fn is_of_row(then: &Found, read: &Found, addresses: &Addresses) -> bool {
+    let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
+    let apart = to.minus(from);
+    let given = |&(term, _): &(u32, i64)| term == LANE || addresses.kind(term).is_distance();
+    is_row(then)
+        && !read.differs
+        && read.conditions <= then.conditions
+        && apart.terms.len() <= 2
+        && apart.terms.iter().all(given)
+}
+
 /// Whether all threads store to elements of their own then, in a row or in the rows of a tile, and have read others that they do not store to.
 fn is_fetched(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
@@ -138,7 +200,7 @@ fn is_fetched(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     let apart = to.minus(from);
     let is_computed = |term: u32| {
         let known = addresses.kind(term);
-        known.kind == Kind::Wild && known.by_lane && !known.of_data
+        known.by_lane && (known.kind == Kind::Wild && !known.of_data || known.kind == Kind::Loaded)
     };
     // What is far away is another array.
     let is_near = || apart.constant.unsigned_abs() < WARP as u64 * to.factor(LANE).unsigned_abs();

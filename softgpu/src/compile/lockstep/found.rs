@@ -1,14 +1,14 @@
-//! Accesses of a kernel to its block's memory.
+//! Accesses of a kernel to its block's memory, or to that of all blocks.
 
 use super::super::flow::Flow;
-use super::super::op::Op;
+use super::super::op::{MemoryTarget, Op};
 use super::accessed;
 use super::accesses::{Access, Accesses};
 use super::address::{Addresses, Linear};
 use super::ways::Ways;
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Statement, Symbol};
 
-/// An access to the block's memory.
+/// An access to such memory.
 pub(super) struct Found<'a> {
     pub at: usize,
     pub access: Access,
@@ -37,10 +37,19 @@ impl Found<'_> {
     }
 }
 
-/// All accesses to the block's memory, by the blocks that they stand in.
+/// What memory is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// The block's.
+    Block,
+    /// That of all blocks, but for atomic operations.
+    All,
+}
+
+/// All accesses to a memory, by the blocks that they stand in.
 pub(super) fn find<'a>(
-    function: &'a Function,
-    ops: &[Op],
+    (function, ops): (&'a Function, &[Op]),
+    memory: Memory,
     accesses: &Accesses,
     flow: &Flow,
     ways: Option<&Ways>,
@@ -50,9 +59,11 @@ pub(super) fn find<'a>(
     let mut find = |at: usize, conditions: u32| {
         let Statement::Instruction(instruction) = &function.body[at] else { return None };
         let op = &ops[instruction.form.0 as usize];
-        let access = match (accesses.shared(at, instruction), op) {
-            (Some((access, _)), _) => access,
-            (None, Op::Atom { .. }) if accesses.is_shared(at, op) => Access::Atomic,
+        let access = match (memory, accesses.shared(at, instruction), op) {
+            (Memory::Block, Some((access, _)), _) => access,
+            (Memory::Block, None, Op::Atom { .. }) if accesses.is_shared(at, op) => Access::Atomic,
+            (Memory::All, None, Op::Ld { place: MemoryTarget::Generic, .. }) => Access::Load,
+            (Memory::All, None, Op::St { place: MemoryTarget::Generic, .. }) => Access::Store,
             _ => return None,
         };
         let volatile = accesses.is_volatile(at, instruction);

@@ -51,6 +51,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::accesses::{Access, Accesses, Forms};
 use self::address::{Addresses, Rows};
+use self::found::Memory;
 use self::ways::Ways;
 use super::flow::Flow;
 use super::inline::Source;
@@ -150,6 +151,7 @@ struct Looks {
     collective: bool,
     of_grid: bool,
     raises: bool,
+    renews: bool,
 }
 
 impl Looks {
@@ -167,12 +169,13 @@ impl Looks {
             collective: collective::are_there(function, ops),
             of_grid: grid::are_there(function, ops),
             raises: raised::are_there(function, ops),
+            renews: beside::may_renew_for_all(function, ops),
         }
     }
 
     fn finds_any(&self) -> bool {
-        let Self { exchange, hasty, gathers, copies, done, collective, of_grid, raises, .. } = *self;
-        [exchange, hasty, gathers, copies, done, collective, of_grid, raises].contains(&true)
+        let Self { exchange, hasty, gathers, copies, done, collective, of_grid, raises, renews, .. } = *self;
+        [exchange, hasty, gathers, copies, done, collective, of_grid, raises, renews].contains(&true)
     }
 }
 
@@ -187,8 +190,19 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         looks = Looks::at(seen, ops, forms);
     }
     let (function, looks) = (&*seen, looks);
-    let Looks { exchanging, count, exchange, hasty, gathers, copies, done, collective, of_grid, raises } =
-        looks;
+    let Looks {
+        exchanging,
+        count,
+        exchange,
+        hasty,
+        gathers,
+        copies,
+        done,
+        collective,
+        of_grid,
+        raises,
+        renews,
+    } = looks;
     let flow = Flow::new(function, ops);
     let mut addresses = count.are_few(&flow).then(|| Addresses::new(function, ops, Rows::Whole)).flatten();
     let accesses = Accesses::new(function, module, ops, forms, addresses.as_mut());
@@ -220,14 +234,19 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
     if done && let Some(addresses) = &addresses {
         yielding.extend(done::places(function, ops, &flow, addresses));
     }
-    if hasty {
+    if hasty || renews {
         let differs = |addresses: &Addresses| Ways::new(function, &flow, |p| addresses.differs(p));
         let ways = addresses.as_ref().map(differs);
-        let found = found::find(function, ops, &accesses, &flow, ways.as_ref(), addresses.as_mut());
-        if let (Some(ways), Some(addresses)) = (&ways, &mut addresses) {
+        let (ways, body) = (ways.as_ref(), (function, ops));
+        if renews && let (Some(ways), Some(addresses)) = (ways, &mut addresses) {
+            let found = found::find(body, Memory::All, &accesses, &flow, Some(ways), Some(addresses));
+            yielding.extend(beside::stores(body, &flow, ways, (Memory::All, &found), addresses));
+        }
+        let found = found::find(body, Memory::Block, &accesses, &flow, ways, addresses.as_mut());
+        if let (Some(ways), Some(addresses)) = (ways, &mut addresses) {
             let waiting = ahead::places(function, ops, &flow, ways, &found, addresses);
             yielding.extend(waiting.into_iter().map(|at| (at, None)));
-            yielding.extend(beside::stores(function, ops, &flow, ways, &found, addresses));
+            yielding.extend(beside::stores(body, &flow, ways, (Memory::Block, &found), addresses));
         }
         yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }

@@ -1182,6 +1182,38 @@ fn data_lead_a_lane_to_anothers_element_but_not_out_of_its_column() {
     assert_eq!(led("shl.b32 %r7, %r6, 2;", "shl.b32 %r4, %r2, 5;"), 0, "one of the lane's own elements");
 }
 
+#[test]
+fn elements_for_all_are_read_before_others_are_renewed() {
+    let store = "st.global.u32 [%rd2], %r4;";
+    // The scan of Kogge and Stone in memory of all blocks; without a barrier it is a warp's, whose lanes wait for each other.
+    let scan = |barrier: &str| {
+        yields(&format!(
+            "mov.u32 %r5, 1; L: {barrier} setp.lt.s32 %p2, %r1, %r5; @%p2 bra M; sub.s32 %r6, %r1, %r5; mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd1, %rd4;
+             ld.global.u32 %r4, [%rd5]; ld.global.u32 %r7, [%rd2]; add.u32 %r4, %r4, %r7; {store}
+             M: shl.b32 %r5, %r5, 1; setp.lt.s32 %p3, %r5, %r9; @%p3 bra L;"
+        ))
+    };
+    assert_eq!((scan("bar.sync 0;"), scan("")), (1, 0));
+    // Led there by numbers, from back to front, and all by the first of the row or another one.
+    let gather = "ld.global.u32 %r5, [%rd3]; mul.wide.s32 %rd4, %r5, 4; add.s64 %rd5, %rd1, %rd4; ld.global.u32 %r4, [%rd5];";
+    let back = "not.b32 %r5, %r1; add.s32 %r6, %r9, %r5; mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd1, %rd4; ld.global.u32 %r4, [%rd5];";
+    let first = "ld.global.u32 %r4, [%rd1];";
+    let pivot = "mul.wide.s32 %rd4, %r9, 4; add.s64 %rd5, %rd1, %rd4; ld.global.u32 %r4, [%rd5];";
+    for read in [gather, back, first, pivot] {
+        assert_eq!(yields(&format!("{read} {store}")), 1, "{read}");
+        // To another array, or behind a barrier.
+        assert_eq!(yields(&format!("{read} st.global.u32 [%rd3], %r4;")), 0, "{read}");
+        assert_eq!(yields(&format!("{read} bar.sync 0; {store}")), 0, "{read}");
+    }
+    // Some of them, as where each changes places with another one; and their own elements.
+    for read in [gather, back] {
+        assert_eq!(yields(&format!("setp.gt.s32 %p2, %r1, 15; @%p2 bra E; {read} {store} E:")), 0, "{read}");
+    }
+    assert_eq!(yields(&format!("ld.global.u32 %r4, [%rd2]; {store}")), 0);
+    // One reads and stores.
+    assert_eq!(yields(&format!("setp.ne.s32 %p2, %r1, 0; @%p2 bra E; {first} {store} E:")), 0);
+}
+
 /// How often a thread of a kernel lets all other blocks go first: `%r10` is its number in the grid, and `%rd5` at its element of the first array.
 fn lets_blocks_go_first(body: &str) -> usize {
     let own = "mov.u32 %r11, %ctaid.x; mov.u32 %r12, %ntid.x; mad.lo.s32 %r10, %r11, %r12, %r1; mul.wide.s32 %rd4, %r10, 4; add.s64 %rd5, %rd1, %rd4;";
