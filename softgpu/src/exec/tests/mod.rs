@@ -118,10 +118,13 @@ impl Rig {
         static NEXT: AtomicU64 = AtomicU64::new(0x3000_0000_0000);
         let host = Arc::new(TestHost::default());
         let gpu = SoftGpu::open_paced(config, host.clone(), pacer).unwrap();
-        // There are dozens of these in one process: other tests reserve addresses below them.
+        // There are dozens of these in one process, and other things lie somewhere between.
         let size = 1 << 40;
-        let base = NEXT.fetch_add(size, Ordering::Relaxed);
-        let plan = gpu.reserve(Range { base, size }).unwrap();
+        let mut free = (0..64).filter_map(|_| {
+            let base = NEXT.fetch_add(size, Ordering::Relaxed);
+            gpu.reserve(Range { base, size }).ok()
+        });
+        let plan = free.next().expect("some range of addresses is free");
         let functions = specs
             .iter()
             .map(|spec| FunctionInfo {
