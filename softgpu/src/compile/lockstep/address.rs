@@ -658,6 +658,13 @@ impl<'a> Addresses<'a> {
         }
     }
 
+    /// Whether a term is where the row of a warp begins in which lanes are so far apart.
+    pub(super) fn is_begin_of_row(&self, term: u32, step: i64) -> bool {
+        let sum = self.parts.get(&term).filter(|(op, _)| *op == IntOp::And).map(|(_, sum)| sum);
+        let Term { by_lane, by_thread, .. } = self.kind(term);
+        by_thread && !by_lane && sum.is_some_and(|sum| sum.factor(LANE) == step)
+    }
+
     /// Whether a term is the length of the rows that another term counts, as a product of such a length and a number that lanes do not share, or
     /// so many times as long.
     pub(super) fn counts_rows_of(&self, rows: u32, length: u32) -> bool {

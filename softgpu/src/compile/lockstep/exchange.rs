@@ -302,10 +302,18 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
     if lane.0 != lane.1 {
         // A given distance leads to another part of the memory, unless one counts from its end, or a parameter is just the number of an element.
         let is_of_one = |step: i64| {
+            let row = WARP as u64 * step.unsigned_abs();
             let counts = |&(t, factor): &(u32, i64)| {
-                t == LANE || factor.unsigned_abs() == step.unsigned_abs() && term(t).kind == Kind::Root
+                let known = term(t);
+                // Or the number of the warp, whose row it is.
+                let of_warp = !known.by_lane && known.by_thread && factor.unsigned_abs() == row;
+                let is_row = || of_warp || factor.abs() == 1 && addresses.is_begin_of_row(t, step);
+                t == LANE
+                    || factor.unsigned_abs() == step.unsigned_abs() && known.kind == Kind::Root
+                    || is_row()
             };
-            difference.constant == 0 && difference.terms.len() == 2 && difference.terms.iter().all(counts)
+            let is_near = difference.constant.unsigned_abs() < row;
+            is_near && difference.terms.len() == 2 && difference.terms.iter().all(counts)
         };
         let backwards = lane.0.signum() * lane.1.signum() < 0;
         let is_one = match lane {
@@ -460,6 +468,11 @@ fn pairs(
                 } else if !own && is_fetched(access, store, addresses) {
                     // What is stored in one turn is fetched in the next one.
                     pairs.extend([(n, s, Conflict::SameTurn), (s, n, Conflict::Always)]);
+                } else if is_permuted(access, store, addresses)
+                    && !accesses.iter().any(|a| a.access == Access::Load && a.address == store.address)
+                {
+                    // Who has loaded what is there as well exchanges two elements.
+                    pairs.push((n, s, Conflict::SameTurn));
                 }
             }
         }
@@ -613,6 +626,14 @@ fn is_fetched(load: &Candidate, own: &Candidate, addresses: &Addresses) -> bool 
         && load.conditions <= own.conditions
         && (backwards || load.is_led(addresses))
         && conflict(load, own, addresses) != Conflict::None
+}
+
+/// Whether all lanes load elements of their own, and then each stores to one whose number is computed.
+fn is_permuted(own: &Candidate, store: &Candidate, addresses: &Addresses) -> bool {
+    (own.conditions, store.conditions) == (0, 0)
+        && own.address.factor(LANE) != 0
+        && is_fetched(store, own, addresses)
+        && !store.is_led_by_data(addresses)
 }
 
 /// For each statement the last one before it in its block that gives an order, and for each block the last one in it.

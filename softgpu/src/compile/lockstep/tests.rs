@@ -375,6 +375,10 @@ fn what_others_have_is_fetched_before_they_store_there() {
     let both = "ld.shared.u32 %r3, [%r13]; ld.shared.u32 %r8, [%r12]; st.shared.u32 [%r12], %r3; st.shared.u32 [%r13], %r8;";
     assert_eq!(after(both), 0);
     assert_eq!(after(&format!("@%p1 ld.shared.u32 %r3, [%r13]; {own}")), 0);
+    // Own elements that go where their numbers say; not where only some lanes store.
+    assert_eq!(after("ld.shared.u32 %r3, [%r12]; st.shared.u32 [%r13], %r3;"), 1);
+    assert_eq!(after("ld.shared.u32 %r3, [%r12]; bar.warp.sync -1; st.shared.u32 [%r13], %r3;"), 0);
+    assert_eq!(after("ld.shared.u32 %r3, [%r12]; @%p1 st.shared.u32 [%r13], %r3;"), 0);
     // All are cleared, and some set; and the other way round.
     assert_eq!(after("st.shared.u32 [%r12], 0; st.shared.u32 [%r14], 1;"), 1);
     assert_eq!(after("st.shared.u32 [%r14], 1; st.shared.u32 [%r12], 0;"), 1);
@@ -1212,6 +1216,32 @@ fn elements_for_all_are_read_before_others_are_renewed() {
     assert_eq!(yields(&format!("ld.global.u32 %r4, [%rd2]; {store}")), 0);
     // One reads and stores.
     assert_eq!(yields(&format!("setp.ne.s32 %p2, %r1, 0; @%p2 bra E; {first} {store} E:")), 0);
+}
+
+#[test]
+fn all_lanes_load_one_element_of_a_row_behind_their_own() {
+    let base = "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; st.shared.u32 [%r12], %r1;";
+    let total = |place: &str| kernel(&format!("{base} {place} st.global.u32 [%rd2], %r4;"));
+    // The last one of the warp's, as a compiler has `s[w * 32 + 31]`, with the warp's number, and one that is told.
+    assert_eq!(
+        total("and.b32 %r13, %r11, -128; add.s32 %r14, %r10, %r13; ld.shared.u32 %r4, [%r14+124];"),
+        1
+    );
+    assert_eq!(
+        total("shr.u32 %r15, %r1, 5; mad.lo.u32 %r14, %r15, 128, %r10; ld.shared.u32 %r4, [%r14+124];"),
+        1
+    );
+    assert_eq!(total("mad.lo.u32 %r14, %r9, 4, %r10; ld.shared.u32 %r4, [%r14+-4];"), 1);
+    // Another part of the memory, one place of each warp, and behind a wait.
+    assert_eq!(
+        total("and.b32 %r13, %r11, -128; add.s32 %r14, %r10, %r13; ld.shared.u32 %r4, [%r14+1024];"),
+        0
+    );
+    assert_eq!(
+        total("shr.u32 %r15, %r1, 5; mad.lo.u32 %r14, %r15, 4, %r10; ld.shared.u32 %r4, [%r14+1024];"),
+        0
+    );
+    assert_eq!(total("bar.warp.sync -1; mad.lo.u32 %r14, %r9, 4, %r10; ld.shared.u32 %r4, [%r14+-4];"), 0);
 }
 
 /// How often a thread of a kernel lets all other blocks go first: `%r10` is its number in the grid, and `%rd5` at its element of the first array.
