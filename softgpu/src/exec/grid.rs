@@ -307,8 +307,9 @@ impl Grid {
 
     /// Whether all clusters have ended, or let others go first.
     pub(super) fn is_held_everywhere(&self) -> bool {
-        // One that goes on and ends meanwhile is in none of the two, or in one.
-        self.held.load(Ordering::Acquire) + self.finished.load(Ordering::Acquire) >= self.total
+        // In this order: one that goes on and ends meanwhile is not counted twice.
+        let finished = self.finished.load(Ordering::Acquire);
+        finished + self.held.load(Ordering::Acquire) >= self.total
     }
 
     /// The coordinates of a block without a cluster.
