@@ -290,6 +290,13 @@ pub enum CutKind {
     Group(u16),
 }
 
+impl CutKind {
+    /// Whether a thread stops there for nothing but to let others go first.
+    pub fn yields(self) -> bool {
+        matches!(self, Self::Yield | Self::GridYield(_))
+    }
+}
+
 /// For how long a block lets other blocks of its grid go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {

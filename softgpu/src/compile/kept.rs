@@ -152,6 +152,7 @@ impl Compiled {
 const SHUFFLES: [ShuffleMode; 4] =
     [ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Butterfly, ShuffleMode::Index];
 const VOTES: [VoteMode; 4] = [VoteMode::All, VoteMode::Any, VoteMode::Uniform, VoteMode::Ballot];
+const HOLDS: [Hold; 2] = [Hold::ToTheEnd, Hold::ForATurn];
 const REDUCES: [ReduceOp; 11] = {
     use ReduceOp::*;
     [Add, MinS32, MaxS32, MinU32, MaxU32, And, Or, Xor, Popc, PredicateAnd, PredicateOr]
@@ -180,8 +181,7 @@ impl CutBytes {
             CutKind::ClusterArrive => (13, 0),
             CutKind::ClusterWait => (14, 0),
             CutKind::Group(index) => (15, index.into()),
-            CutKind::GridYield(Hold::ToTheEnd) => (16, 0),
-            CutKind::GridYield(Hold::ForATurn) => (17, 0),
+            CutKind::GridYield(hold) => (16, position(&HOLDS, hold)),
         };
         Self { kind, detail, legacy: cut.legacy, line: cut.line }
     }
@@ -205,8 +205,7 @@ impl CutBytes {
             13 => CutKind::ClusterArrive,
             14 => CutKind::ClusterWait,
             15 => CutKind::Group(u16::try_from(self.detail).ok()?),
-            16 => CutKind::GridYield(Hold::ToTheEnd),
-            17 => CutKind::GridYield(Hold::ForATurn),
+            16 => CutKind::GridYield(*HOLDS.get(detail)?),
             _ => return None,
         };
         Some(Cut { kind, legacy: self.legacy, line: self.line })
@@ -395,13 +394,12 @@ mod tests {
                 CutKind::ActiveMask,
                 CutKind::Elect,
                 CutKind::Yield,
-                CutKind::GridYield(Hold::ToTheEnd),
-                CutKind::GridYield(Hold::ForATurn),
                 CutKind::Matrix(700),
                 CutKind::Group(7),
             ])
             .chain(SHUFFLES.map(CutKind::Shuffle))
             .chain(VOTES.map(CutKind::Vote))
+            .chain(HOLDS.map(CutKind::GridYield))
             .chain(REDUCES.map(CutKind::Redux))
             .chain(REDUCES.map(CutKind::BarrierReduce));
         let shape = MatrixShape {

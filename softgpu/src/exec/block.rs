@@ -914,10 +914,7 @@ impl Resident {
     /// Threads let others go first, and have done so for too long.
     fn overdue(&mut self) -> Error {
         let cuts = &self.context.grid.kernel.cuts;
-        let yields = |stop: u32| {
-            cuts.get((stop as usize).wrapping_sub(1))
-                .filter(|c| matches!(c.kind, CutKind::Yield | CutKind::GridYield(_)))
-        };
+        let yields = |stop: u32| cuts.get((stop as usize).wrapping_sub(1)).filter(|c| c.kind.yields());
         let found = self.slot.threads.iter().find_map(|t| Some((t, yields(t.stop)?.line)));
         let line = found.map(|(thread, line)| {
             self.block.cursor = std::ptr::from_ref(thread).cast_mut();

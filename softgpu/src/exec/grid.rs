@@ -15,7 +15,7 @@ use super::device_runtime::{About, Descendant, Launches};
 use super::heap::Heap;
 use super::modules::{Cost, Module};
 use super::{tiers, warp};
-use crate::abi::{CLUSTER_STRIDE, Cut, CutKind, Kernel, Place, Vectors, WARP, WIDTHS};
+use crate::abi::{CLUSTER_STRIDE, Kernel, Place, Vectors, WARP, WIDTHS};
 use crate::compile::vector;
 
 /// Output of kernels is handed on when so much has come together, or the kernel has ended.
@@ -151,8 +151,7 @@ impl Grid {
         let cost = spec.origin.0.cost(spec.origin.1);
         let small = total == 1
             || cost.and_then(|cost| cost.of(total * each)).is_some_and(|ns| ns <= nanoseconds(SMALL));
-        let yields = |cut: &Cut| matches!(cut.kind, CutKind::Yield | CutKind::GridYield(_));
-        let waits = spec.kernel.cuts.iter().any(yields);
+        let waits = spec.kernel.cuts.iter().any(|c| c.kind.yields());
         Self {
             alone: AtomicBool::new(small && !spec.cooperative && !waits),
             waits,

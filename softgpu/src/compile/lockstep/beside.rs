@@ -18,10 +18,12 @@
 //! The last two count in memory of all blocks as well, where one block may have all to itself that it reads; and there all threads read one element of a row and then
 //! store to the row, by which each divides its own.
 
+use std::cell::LazyCell;
+
 use super::super::flow::Flow;
 use super::super::op::{MemoryTarget, Op};
 use super::accesses::Access;
-use super::address::{Addresses, Kind, LANE, instructions};
+use super::address::{Addresses, Kind, LANE, Linear, Rows, instructions, names_lane};
 use super::ahead::{before, stores_for_all, waits};
 use super::compared::{self, Bound, Compared};
 use super::found::{Found, Memory};
@@ -43,10 +45,12 @@ struct Load<'a> {
     compared: Vec<Compared>,
 }
 
-/// Whether a function loads from memory of all blocks, and stores there.
+/// Whether a function loads from memory of all blocks, and stores there, and asks which thread it is.
 pub(super) fn may_renew_for_all(function: &Function, ops: &[Op]) -> bool {
     let has = |is: fn(&Op) -> bool| instructions(function).any(|(_, i)| is(&ops[i.form.0 as usize]));
-    has(stores_for_all) && has(|op| matches!(op, Op::Ld { place: MemoryTarget::Generic, .. }))
+    has(stores_for_all)
+        && has(|op| matches!(op, Op::Ld { place: MemoryTarget::Generic, .. }))
+        && instructions(function).any(|(_, i)| names_lane(&i.operands, Rows::Short))
 }
 
 /// Stores before which a thread lets others go first, with their guards. Mostly none.
@@ -63,13 +67,13 @@ pub(super) fn stores(
             Memory::Block => true,
             Memory::All => all.iter().flatten().any(|store| may_be_for_all(store, load, addresses)),
         };
-        let single = (memory == Memory::All).then(|| Single::find(function, ops, flow, Some(&*addresses)));
+        let single = LazyCell::new(|| Single::find(function, ops, flow, Some(&*addresses)));
         let all_read = |block: usize, found: &Found| {
-            let by_all = single.as_ref().is_some_and(|single| !single.executes(block, found.instruction));
-            found.access == Access::Load && !found.differs && by_all
+            let one = || found.access == Access::Load && !found.differs;
+            memory == Memory::All && one() && !single.executes(block, found.instruction)
         };
         in_order
-            .filter(|&(block, found)| (is_looked_at(found) || all_read(block, found)) && is_met(found))
+            .filter(|&(block, found)| is_met(found) && (is_looked_at(found) || all_read(block, found)))
             .take(LOADS)
             .collect()
     };
@@ -175,20 +179,22 @@ fn is_backwards(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     is_row(then)
         && (read.conditions, then.conditions) == (0, 0)
         && apart.factor(LANE) == 2 * to.factor(LANE)
-        && apart.terms.len() <= 2
-        && apart.terms.iter().all(|&(term, _)| term == LANE || addresses.kind(term).is_distance())
+        && is_given(&apart, addresses)
 }
 
 /// Whether threads store to the elements of a row then, and have all read one of it.
 fn is_of_row(then: &Found, read: &Found, addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&then.address, &read.address) else { return false };
-    let apart = to.minus(from);
-    let given = |&(term, _): &(u32, i64)| term == LANE || addresses.kind(term).is_distance();
     is_row(then)
         && !read.differs
         && read.conditions <= then.conditions
-        && apart.terms.len() <= 2
-        && apart.terms.iter().all(given)
+        && is_given(&to.minus(from), addresses)
+}
+
+/// Whether two addresses that are so far apart differ in nothing but the lane's number and one given distance.
+fn is_given(apart: &Linear, addresses: &Addresses) -> bool {
+    let given = |&(term, _): &(u32, i64)| term == LANE || addresses.kind(term).is_distance();
+    apart.terms.len() <= 2 && apart.terms.iter().all(given)
 }
 
 /// Whether all threads store to elements of their own then, in a row or in the rows of a tile, and have read others that they do not store to.

@@ -5,7 +5,6 @@ use super::super::op::{MemoryTarget, Op};
 use super::accessed;
 use super::accesses::{Access, Accesses};
 use super::address::{Addresses, Linear};
-use super::ways::Ways;
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Statement, Symbol};
 
 /// An access to such memory.
@@ -46,16 +45,15 @@ pub(super) enum Memory {
     All,
 }
 
-/// All accesses to a memory, by the blocks that they stand in.
+/// All accesses to a memory, by the blocks that they stand in. `conditions` says of each of these on how many conditions that may divide a block it depends.
 pub(super) fn find<'a>(
     (function, ops): (&'a Function, &[Op]),
     memory: Memory,
     accesses: &Accesses,
     flow: &Flow,
-    ways: Option<&Ways>,
+    conditions: &[u32],
     mut addresses: Option<&mut Addresses>,
 ) -> Vec<Vec<Found<'a>>> {
-    let conditions = ways.map_or_else(|| vec![0; flow.blocks.len()], |ways| ways.conditions(flow));
     let mut find = |at: usize, conditions: u32| {
         let Statement::Instruction(instruction) = &function.body[at] else { return None };
         let op = &ops[instruction.form.0 as usize];
@@ -102,6 +100,6 @@ pub(super) fn find<'a>(
     };
     let blocks = flow.blocks.iter().zip(conditions);
     blocks
-        .map(|(block, conditions)| (block.first..block.end).filter_map(|at| find(at, conditions)).collect())
+        .map(|(block, &conditions)| (block.first..block.end).filter_map(|at| find(at, conditions)).collect())
         .collect()
 }

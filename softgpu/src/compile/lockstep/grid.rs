@@ -14,6 +14,7 @@ use super::super::opcode::Compare;
 use super::super::vars::Vars;
 use super::address::{Addresses, Linear, instructions};
 use super::ahead::stores_for_all;
+use super::ways::reached;
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Special, Statement};
 
 /// Whether a function has branches for one block or thread of the grid alone, and loops, and stores for all.
@@ -29,7 +30,8 @@ pub(super) fn are_there(function: &Function, ops: &[Op]) -> bool {
         seen.1 |= instruction.operands.iter().any(is_number_of_block);
         seen.2 |= matches!(op, Op::Setp { compare: Compare::Eq | Compare::Ne, .. });
     }
-    matches!(seen, (true, true, true)) && Blocks::new(function, ops).predicates.iter().any(Option::is_some)
+    let one = || of_one_block(function, ops, &Vars::new(function, ops)).iter().any(Option::is_some);
+    seen == (true, true, true) && one()
 }
 
 /// Whether a thread may find out by an operation what other blocks do meanwhile.
@@ -46,74 +48,63 @@ fn is_number_of_block(operand: &Operand) -> bool {
     matches!(operand, Operand::Special(Special::CtaidX | Special::CtaidY | Special::CtaidZ))
 }
 
-/// What depends on the number of a block.
-struct Blocks {
-    /// By register: whether it does.
-    differs: Vec<bool>,
-    /// By register: whether it is a predicate that is so for one block alone, or for some of its threads.
-    predicates: Vec<Option<bool>>,
-}
-
-impl Blocks {
-    fn new(function: &Function, ops: &[Op]) -> Self {
-        let vars = Vars::new(function, ops);
-        let op = |instruction: &Instruction| &ops[instruction.form.0 as usize];
-        let spread = |passes: fn(&Op) -> bool| {
-            let mut differs = vec![false; vars.types.len()];
-            let mut changed = true;
-            while changed {
-                changed = false;
-                for (_, instruction) in instructions(function).filter(|(_, i)| passes(op(i))) {
-                    let mut reads = instruction.operands.iter().any(is_number_of_block);
-                    let mut written = Vec::new();
-                    visit(instruction, op(instruction), &vars, &mut |register, access| match access {
-                        Access::Use => reads |= differs[register as usize],
-                        Access::Define => written.push(register),
-                    });
-                    for register in written.into_iter().filter(|_| reads) {
-                        changed |= !std::mem::replace(&mut differs[register as usize], true);
-                    }
-                }
-            }
-            differs
-        };
-        let numbers = spread(is_sum);
-        let mut predicates = vec![None; vars.types.len()];
-        let writes = super::super::flow::writes(function, ops, &vars);
-        for (_, instruction) in instructions(function).filter(|(_, i)| i.guard.is_none()) {
-            let Some(Operand::Reg(written)) = instruction.operands.first() else { continue };
-            let number = |operand: &Operand| match operand {
-                Operand::Reg(register) => numbers[register.0 as usize],
-                operand => is_number_of_block(operand),
-            };
-            let known = |operand: &Operand| match operand {
-                Operand::Reg(register) => predicates[register.0 as usize],
-                Operand::NotReg(register) => predicates[register.0 as usize].map(|is: bool| !is),
-                _ => None,
-            };
-            let sources = &instruction.operands[1..];
-            let of_one = match op(instruction) {
-                Op::Setp { compare, combine: None, .. } => {
-                    let compares = matches!(compare, Compare::Eq | Compare::Ne);
-                    let one = compares && sources.iter().filter(|source| number(source)).count() == 1;
-                    one.then_some(*compare == Compare::Eq)
-                }
-                // One of them is enough where both have to be so.
-                Op::PredLogic { op: IntOp::And } => {
-                    sources.iter().map(known).find(|is| *is == Some(true)).flatten()
-                }
-                Op::PredLogic { op: IntOp::Or } => {
-                    sources.iter().map(known).find(|is| *is == Some(false)).flatten()
-                }
-                Op::PredNot => sources.first().and_then(known).map(|is| !is),
-                _ => None,
-            };
-            if writes[written.0 as usize] == 1 {
-                predicates[written.0 as usize] = of_one;
+/// By register: whether it depends on the number of a block through operations that pass this on.
+fn depending(function: &Function, ops: &[Op], vars: &Vars, passes: fn(&Op) -> bool) -> Vec<bool> {
+    let op = |instruction: &Instruction| &ops[instruction.form.0 as usize];
+    let mut differs = vec![false; vars.types.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (_, instruction) in instructions(function).filter(|(_, i)| passes(op(i))) {
+            let mut reads = instruction.operands.iter().any(is_number_of_block);
+            let mut written = Vec::new();
+            visit(instruction, op(instruction), vars, &mut |register, access| match access {
+                Access::Use => reads |= differs[register as usize],
+                Access::Define => written.push(register),
+            });
+            for register in written.into_iter().filter(|_| reads) {
+                changed |= !std::mem::replace(&mut differs[register as usize], true);
             }
         }
-        Self { differs: spread(|op| !matches!(op, Op::Ld { .. } | Op::Atom { .. })), predicates }
     }
+    differs
+}
+
+/// By register: whether it is a predicate that is so for one block alone, or for some of its threads.
+fn of_one_block(function: &Function, ops: &[Op], vars: &Vars) -> Vec<Option<bool>> {
+    let numbers = depending(function, ops, vars, is_sum);
+    let mut predicates = vec![None; vars.types.len()];
+    let writes = super::super::flow::writes(function, ops, vars);
+    for (_, instruction) in instructions(function).filter(|(_, i)| i.guard.is_none()) {
+        let Some(Operand::Reg(written)) = instruction.operands.first() else { continue };
+        let number = |operand: &Operand| match operand {
+            Operand::Reg(register) => numbers[register.0 as usize],
+            operand => is_number_of_block(operand),
+        };
+        let known = |operand: &Operand| match operand {
+            Operand::Reg(register) => predicates[register.0 as usize],
+            Operand::NotReg(register) => predicates[register.0 as usize].map(|is: bool| !is),
+            _ => None,
+        };
+        let sources = &instruction.operands[1..];
+        // One of them is enough where both have to be so.
+        let either = |asked: bool| sources.iter().map(known).find(|is| *is == Some(asked)).flatten();
+        let of_one = match &ops[instruction.form.0 as usize] {
+            Op::Setp { compare, combine: None, .. } => {
+                let compares = matches!(compare, Compare::Eq | Compare::Ne);
+                let one = compares && sources.iter().filter(|source| number(source)).count() == 1;
+                one.then_some(*compare == Compare::Eq)
+            }
+            Op::PredLogic { op: IntOp::And } => either(true),
+            Op::PredLogic { op: IntOp::Or } => either(false),
+            Op::PredNot => sources.first().and_then(known).map(|is| !is),
+            _ => None,
+        };
+        if writes[written.0 as usize] == 1 {
+            predicates[written.0 as usize] = of_one;
+        }
+    }
+    predicates
 }
 
 /// Whether an operation makes of a block's number one that differs from block to block.
@@ -133,13 +124,15 @@ pub(super) fn places(
     flow: &Flow,
     addresses: &mut Addresses,
 ) -> BTreeSet<usize> {
-    let blocks = Blocks::new(function, ops);
+    let vars = Vars::new(function, ops);
+    let predicates = of_one_block(function, ops, &vars);
+    let differs = depending(function, ops, &vars, |op| !matches!(op, Op::Ld { .. } | Op::Atom { .. }));
     let before = flow.predecessors();
     let loops = flow.loops();
     let mut found = BTreeSet::new();
     for from in 0..flow.blocks.len() {
         let Some(guard) = flow.last(from, function).and_then(|last| last.guard) else { continue };
-        let Some(is_one) = blocks.predicates[guard.register.0 as usize] else { continue };
+        let Some(is_one) = predicates[guard.register.0 as usize] else { continue };
         // Behind the branch goes on who does not take it.
         let taken = is_one != guard.negated;
         let entry = flow.blocks[from].successors.iter().copied().find(|&to| (to == from + 1) != taken);
@@ -149,20 +142,19 @@ pub(super) fn places(
             let own = |(head, of): (&usize, &BTreeSet<usize>)| inside[*head] && of.contains(&block);
             loops.iter().any(own)
         };
-        let gathered = accesses(function, ops, flow, addresses, |block, instruction, op| {
-            let _ = instruction;
+        let gathered = accesses(function, ops, flow, addresses, |block, _, op| {
             inside[block] && in_loop(block) && matches!(op, Op::Ld { place: MemoryTarget::Generic, .. })
         });
         if gathered.is_empty() {
             continue;
         }
-        let leads = leading_to(&before, entry);
+        let leads = reached(before.len(), &before[entry], |block| &before[block]);
         let stored = accesses(function, ops, flow, addresses, |block, instruction, op| {
             let address = match instruction.operands.first() {
                 Some(Operand::Address(AddressBase::Reg(register), _)) => Some(register),
                 _ => None,
             };
-            let own = address.is_some_and(|register| blocks.differs[register.0 as usize]);
+            let own = address.is_some_and(|register| differs[register.0 as usize]);
             stores_for_all(op) && own && leads[block] && !inside[block]
         });
         let goes_round = |load: &&Linear| load.terms.iter().any(|&(term, _)| addresses.kind(term).by_turn);
@@ -202,13 +194,7 @@ fn accesses(
 
 /// The blocks that are come to through one of them alone.
 fn dominated(flow: &Flow, before: &[Vec<usize>], entry: usize) -> Vec<bool> {
-    let mut inside = vec![false; flow.blocks.len()];
-    let mut open = vec![entry];
-    while let Some(block) = open.pop() {
-        if !std::mem::replace(&mut inside[block], true) {
-            open.extend(&flow.blocks[block].successors);
-        }
-    }
+    let mut inside = reached(flow.blocks.len(), &[entry], |block| &flow.blocks[block].successors);
     let mut changed = true;
     while changed {
         changed = false;
@@ -220,16 +206,4 @@ fn dominated(flow: &Flow, before: &[Vec<usize>], entry: usize) -> Vec<bool> {
         }
     }
     inside
-}
-
-/// The blocks from which one may come to a block.
-fn leading_to(before: &[Vec<usize>], block: usize) -> Vec<bool> {
-    let mut leads = vec![false; before.len()];
-    let mut open = before[block].clone();
-    while let Some(block) = open.pop() {
-        if !std::mem::replace(&mut leads[block], true) {
-            open.extend(&before[block]);
-        }
-    }
-    leads
 }

@@ -238,17 +238,20 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         let differs = |addresses: &Addresses| Ways::new(function, &flow, |p| addresses.differs(p));
         let ways = addresses.as_ref().map(differs);
         let (ways, body) = (ways.as_ref(), (function, ops));
+        let conditions = ways.map_or_else(|| vec![0; flow.blocks.len()], |ways| ways.conditions(&flow));
         if renews && let (Some(ways), Some(addresses)) = (ways, &mut addresses) {
-            let found = found::find(body, Memory::All, &accesses, &flow, Some(ways), Some(addresses));
+            let found = found::find(body, Memory::All, &accesses, &flow, &conditions, Some(addresses));
             yielding.extend(beside::stores(body, &flow, ways, (Memory::All, &found), addresses));
         }
-        let found = found::find(body, Memory::Block, &accesses, &flow, ways, addresses.as_mut());
-        if let (Some(ways), Some(addresses)) = (ways, &mut addresses) {
-            let waiting = ahead::places(function, ops, &flow, ways, &found, addresses);
-            yielding.extend(waiting.into_iter().map(|at| (at, None)));
-            yielding.extend(beside::stores(body, &flow, ways, (Memory::Block, &found), addresses));
+        if hasty {
+            let found = found::find(body, Memory::Block, &accesses, &flow, &conditions, addresses.as_mut());
+            if let (Some(ways), Some(addresses)) = (ways, &mut addresses) {
+                let waiting = ahead::places(function, ops, &flow, ways, &found, addresses);
+                yielding.extend(waiting.into_iter().map(|at| (at, None)));
+                yielding.extend(beside::stores(body, &flow, ways, (Memory::Block, &found), addresses));
+            }
+            yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
         }
-        yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
     }
     let mut letting = Vec::new();
     if of_grid && let Some(addresses) = &mut addresses {

@@ -12,6 +12,7 @@ use super::super::op::{MemoryTarget, Op, Order};
 use super::super::opcode::{Combine, Compare};
 use super::accessed;
 use super::address::{Addresses, Linear, instructions};
+use super::ways::reached;
 use rgpu_image::ptx::ast::{Function, Guard, Instruction, Operand, RegId, Statement};
 
 /// Whether a function has what may be such numbers at all.
@@ -87,35 +88,23 @@ pub(super) fn places(
     if awaited.is_empty() {
         return found;
     }
-    let back = flow.back_edges();
+    // What comes before a block without going back.
+    let mut before = flow.predecessors();
+    for (tail, head) in flow.back_edges() {
+        before[head].retain(|&from| from != tail);
+    }
+    let awaited: Vec<(Vec<bool>, Linear)> = awaited
+        .into_iter()
+        .map(|(head, number)| (reached(before.len(), &before[head], |block| &before[block]), number))
+        .collect();
     for block in 0..flow.blocks.len() {
         for (at, raise) in statements(block).filter(|(_, instruction)| raises(instruction, op(instruction))) {
             let Some((operand, _)) = accessed(raise, op(raise)) else { continue };
             let Some(address) = addresses.address(operand) else { continue };
-            let is_awaited = |(head, number): &(usize, Linear)| {
-                *number == address && comes_before(flow, &back, block, *head)
-            };
-            if awaited.iter().any(is_awaited) {
+            if awaited.iter().any(|(comes_before, number)| *number == address && comes_before[block]) {
                 found.insert(at, raise.guard);
             }
         }
     }
     found
-}
-
-/// Whether one may come from a block to another without going back.
-fn comes_before(flow: &Flow, back: &[(usize, usize)], from: usize, to: usize) -> bool {
-    let mut seen = vec![false; flow.blocks.len()];
-    let mut open = vec![from];
-    while let Some(block) = open.pop() {
-        for &next in flow.blocks[block].successors.iter().filter(|&&next| !back.contains(&(block, next))) {
-            if next == to {
-                return true;
-            }
-            if !std::mem::replace(&mut seen[next], true) {
-                open.push(next);
-            }
-        }
-    }
-    false
 }

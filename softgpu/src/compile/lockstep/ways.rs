@@ -53,6 +53,18 @@ impl Meeting<'_> {
     }
 }
 
+/// The blocks that one comes to from some, and these, of so many; `next` says which follow on each.
+pub(super) fn reached<'a>(count: usize, from: &[usize], next: impl Fn(usize) -> &'a [usize]) -> Vec<bool> {
+    let mut reached = vec![false; count];
+    let mut open = from.to_vec();
+    while let Some(block) = open.pop() {
+        if !std::mem::replace(&mut reached[block], true) {
+            open.extend(next(block));
+        }
+    }
+    reached
+}
+
 impl Ways {
     /// Finds them, where `divides` says of which predicates lanes may have different ones.
     pub(super) fn new(function: &Function, flow: &Flow, divides: impl Fn(u32) -> bool) -> Self {

@@ -210,7 +210,7 @@ fn proceed(kernel: &Kernel, threads: &mut [Thread], alive: &[usize]) -> Vec<usiz
     let mut ready = Vec::new();
     let cut_of = |thread: &Thread| kernel.cuts[thread.stop as usize - 1];
     for &index in alive {
-        if matches!(cut_of(&threads[index]).kind, CutKind::Yield | CutKind::GridYield(_)) {
+        if cut_of(&threads[index]).kind.yields() {
             ready.push(index);
         }
     }
@@ -236,10 +236,7 @@ fn proceed(kernel: &Kernel, threads: &mut [Thread], alive: &[usize]) -> Vec<usiz
         let Some(&first) = lanes.first() else { continue };
         let stop = threads[first].stop;
         let kind = cut_of(&threads[first]).kind;
-        if is_barrier(kind)
-            || matches!(kind, CutKind::Yield | CutKind::GridYield(_))
-            || lanes.iter().any(|&i| threads[i].stop != stop)
-        {
+        if is_barrier(kind) || kind.yields() || lanes.iter().any(|&i| threads[i].stop != stop) {
             continue;
         }
         warp_operation(kernel, kind, threads, &lanes);

@@ -124,8 +124,7 @@ impl Phases {
     ) -> Option<(Self, Vec<Behind>)> {
         let simple = |cut: &Cut| {
             let waits = matches!(cut.kind, CutKind::Barrier | CutKind::BarrierReduce(_) | CutKind::WarpSync);
-            let yields = matches!(cut.kind, CutKind::Yield | CutKind::GridYield(_));
-            waits || yields || is_exchange(cut.kind)
+            waits || cut.kind.yields() || is_exchange(cut.kind)
         };
         if !flow.has_cuts() || cuts.len() > MOST_CUTS || !cuts.iter().all(simple) {
             return None;
