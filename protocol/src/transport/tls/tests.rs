@@ -390,6 +390,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever is done to the client's bytes on their way, the server gets a prefix of what was said, and then an end.
+    /// All that was said is heard only where the change is in a record's type or version. They are constants (RFC 8446,
+    /// section 5.2), so that rustls checks the rest with the constants and does not look at most changes of these bytes.
     #[test]
     fn bytes_that_were_changed_on_the_way_are_never_taken_for_what_was_said(
         pieces in proptest::collection::vec(1usize..20_000, 1..4), at: prop::sample::Index, flip in 1u8..,
@@ -400,7 +402,13 @@ proptest! {
         for piece in said.chunks(MAX_PLAIN) {
             lock(&client.engine).encrypt(piece, &mut out).unwrap();
         }
-        out[at.index(said.len())] ^= flip;
+        let (mut constants, mut header) = (Vec::new(), 0);
+        while header < out.len() {
+            constants.extend(header..header + 3);
+            header += 5 + usize::from(u16::from_be_bytes([out[header + 3], out[header + 4]]));
+        }
+        let at = at.index(out.len());
+        out[at] ^= flip;
         let heard = thread::scope(|scope| {
             scope.spawn(|| {
                 // The server may have gone already.
@@ -415,6 +423,7 @@ proptest! {
                 }
             }
         });
-        prop_assert!(heard.len() < said.len() && said.starts_with(&heard));
+        prop_assert!(said.starts_with(&heard));
+        prop_assert!(heard.len() < said.len() || constants.contains(&at), "byte {} of {}", at, out.len());
     }
 }
