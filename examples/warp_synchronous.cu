@@ -410,7 +410,53 @@ __global__ void by_first(int* rows) {
     row[threadIdx.x] /= row[0];
 }
 
-// Likewise, from back to front.
+// Rodinia's tracking of a heart's wall: all fill an array together, and then each adds up a row of it, from one to the next.
+struct Rows {
+    int *all, length, count;
+};
+__constant__ Rows rows_of_constants;
+__global__ void filled(const int* in, int* out) {
+    const Rows& rows = rows_of_constants;
+    for (int i = threadIdx.x; i < rows.length * rows.count; i += blockDim.x) rows.all[i] = in[i % THREADS] & 0xff;
+    for (int row = threadIdx.x; row < rows.count; row += blockDim.x) {
+        int sum = 0;
+        for (int i = row; i < rows.length * rows.count; i += rows.count) sum += rows.all[i];
+        out[row] = sum;
+    }
+}
+
+// SHOC's clusters: all clear the marks, and one sets one.
+__global__ void marked(int* marks, int mark) {
+    for (int i = threadIdx.x; i < THREADS; i += blockDim.x) marks[i] = 0;
+    if (threadIdx.x == 0) marks[mark] = 1;
+}
+
+// Filters of cuSignal: a pipeline of as many stages as threads, which is filled first and then runs dry.
+__global__ void pipeline(const int* in, int* out, int samples) {
+    __shared__ int results[THREADS];
+    int stage = threadIdx.x, stages = blockDim.x;
+    results[stage] = 0;
+    for (int i = 0; i < samples; i++) {
+        __syncthreads();
+        int next = 2 * (stage == 0 ? in[i] : results[stage - 1]) + stage;
+        if (stage < stages - 1)
+            results[stage] = next;
+        else if (i >= stages - 1)
+            out[i - (stages - 1)] = next;
+    }
+    for (int i = 0; i < stages; i++) {
+        __syncthreads();
+        if (stage > i) {
+            int next = 2 * results[stage - 1] + stage;
+            if (stage < stages - 1)
+                results[stage] = next;
+            else
+                out[samples - (stages - 1) + i] = next;
+        }
+    }
+}
+
+// Each block has a row, and turns it back to front.
 __global__ void back_to_front(int* rows) {
     int* row = rows + blockIdx.x * blockDim.x;
     int other = row[blockDim.x - 1 - threadIdx.x];
@@ -606,6 +652,29 @@ int main() {
         for (int i = 0; i < blocks * threads; i++) more[i] = numbers[i];
         RUN(back_to_front<<<blocks, threads>>>(more));
         for (int i = 0; i < blocks * threads; i++) same("back_to_front", i, more[i], numbers[i / threads * threads + threads - 1 - i % threads]);
+    }
+    const Rows rows{more, 7, 31};
+    CHECK(cudaMemcpyToSymbol(rows_of_constants, &rows, sizeof rows));
+    for (int threads : {32, THREADS / blocks}) {
+        for (int i = 0; i < rows.length * rows.count; i++) more[i] = 0;
+        RUN(filled<<<1, threads>>>(in, out));
+        for (int row = 0; row < rows.count; row++) {
+            int sum = 0;
+            for (int i = row; i < rows.length * rows.count; i += rows.count) sum += numbers[i % THREADS] & 0xff;
+            same("filled", row, out[row], sum);
+        }
+        for (int mark : {1, 40, THREADS - 1}) {
+            RUN(marked<<<1, threads>>>(out, mark));
+            for (int i = 0; i < THREADS; i++) same("marked", i, out[i], i == mark);
+        }
+        const int samples = 2 * THREADS;
+        for (int i = 0; i < samples; i++) more[i] = numbers[i % THREADS] & 0xffff;
+        RUN(pipeline<<<1, threads>>>(more, out, samples));
+        for (int i = 0; i < samples; i++) {
+            unsigned wanted = numbers[i % THREADS] & 0xffff;
+            for (int stage = 0; stage < threads; stage++) wanted = 2 * wanted + stage;
+            same("pipeline", i, out[i], (int)wanted);
+        }
     }
     out[0] = 0;
     RUN(one_after_another<<<1, 32>>>(out, more));

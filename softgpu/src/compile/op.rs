@@ -121,8 +121,10 @@ pub(super) enum PrmtMode {
 /// Where a memory operation goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryTarget {
-    /// Generic, global and const addresses: all are addresses in the arena.
+    /// Generic and global addresses: all are addresses in the arena.
     Generic,
+    /// Const addresses: likewise, and nothing changes what is there while a kernel runs.
+    Constant,
     /// Local addresses: the same, but where a register of 32 bits holds one.
     Local,
     Shared,

@@ -56,7 +56,7 @@ impl Reader {
             return Some(Op::StAsync { ty, vector });
         }
         let (place, ty, vector, order) = self.access()?;
-        if place == MemoryTarget::Param && order != Order::Weak {
+        if place == MemoryTarget::Constant || place == MemoryTarget::Param && order != Order::Weak {
             return None;
         }
         Some(Op::St { place, ty, vector, order })
@@ -65,7 +65,8 @@ impl Reader {
     /// What a load or store accesses, and how.
     fn access(&mut self) -> Option<(MemoryTarget, Type, u32, Order)> {
         let place = match self.take_space()? {
-            None | Some(Space::Global | Space::Const) => MemoryTarget::Generic,
+            None | Some(Space::Global) => MemoryTarget::Generic,
+            Some(Space::Const) => MemoryTarget::Constant,
             Some(Space::Local) => MemoryTarget::Local,
             Some(Space::Shared | Space::SharedCta | Space::SharedCluster) => MemoryTarget::Shared,
             Some(Space::Param | Space::ParamEntry | Space::ParamFunc) => MemoryTarget::Param,

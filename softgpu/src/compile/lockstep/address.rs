@@ -104,7 +104,7 @@ impl Linear {
         self.terms.iter().find(|&&(t, _)| t == term).map_or(0, |&(_, factor)| factor)
     }
 
-    fn scaled(&self, by: i64) -> Self {
+    pub(super) fn scaled(&self, by: i64) -> Self {
         let terms = self.terms.iter().map(|&(t, f)| (t, f.wrapping_mul(by))).filter(|&(_, f)| f != 0);
         Self { terms: terms.collect(), constant: self.constant.wrapping_mul(by) }
     }
@@ -136,6 +136,15 @@ impl Linear {
         Self { terms, constant: self.constant.wrapping_add(other.constant) }
     }
 
+    /// Whether a sum is so many times another one, which is not 0.
+    pub(super) fn is_multiple_of(&self, other: &Self) -> bool {
+        let first = |sum: &Self| sum.terms.first().map_or(sum.constant, |&(_, factor)| factor);
+        match first(other) {
+            0 => false,
+            unit => *self == other.scaled(first(self) / unit),
+        }
+    }
+
     /// The difference of two sums.
     pub(super) fn minus(&self, other: &Self) -> Self {
         self.plus(&other.scaled(-1))
@@ -149,6 +158,8 @@ enum Key {
     Special(Special),
     Symbol(Symbol),
     Param(u32, i64),
+    /// What lies in constant memory there.
+    Constant(Linear),
     /// The only value of a register.
     Value(u32),
     /// A register that is written in several places.
@@ -192,6 +203,10 @@ pub(super) struct Addresses<'a> {
     fractions: HashSet<u32>,
     /// and by how many bits terms are shifted to the right for that, as a mask.
     halved: HashMap<u32, u64>,
+    /// By what counters go up,
+    steps: HashMap<u32, Vec<Linear>>,
+    /// and the registers that they follow.
+    follows: HashMap<u32, Vec<u32>>,
     /// Terms that are a variable's address: the variables.
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
@@ -237,6 +252,8 @@ impl<'a> Addresses<'a> {
             factors: HashMap::new(),
             fractions: HashSet::new(),
             halved: HashMap::new(),
+            steps: HashMap::new(),
+            follows: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
             taking_turns: HashMap::new(),
@@ -318,16 +335,34 @@ impl<'a> Addresses<'a> {
 
     /// The address that a load or store names; none where it is none of memory that lanes share.
     pub(super) fn address(&mut self, operand: &Operand) -> Option<Linear> {
-        let sum = match operand {
+        let sum = self.located(operand, DEPTH)?;
+        Some(self.expand(sum))
+    }
+
+    /// Likewise, with registers that are written in several places as terms.
+    fn located(&mut self, operand: &Operand, depth: u32) -> Option<Linear> {
+        match operand {
             Operand::Address(AddressBase::Reg(register), offset) => {
-                self.value(register.0, DEPTH).plus(&Linear::constant(*offset))
+                Some(self.value(register.0, depth).plus(&Linear::constant(*offset)))
             }
             Operand::Address(AddressBase::Symbol(symbol), offset) | Operand::Symbol(symbol, offset) => {
-                self.symbol(*symbol).plus(&Linear::constant(*offset))
+                Some(self.symbol(*symbol).plus(&Linear::constant(*offset)))
             }
-            _ => return None,
-        };
-        Some(self.expand(sum))
+            _ => None,
+        }
+    }
+
+    /// Whether a term is how many threads are side by side in a block.
+    pub(super) fn is_width_of_block(&self, term: u32) -> bool {
+        self.numbers.get(&Key::Special(Special::NtidX)) == Some(&term)
+    }
+
+    /// By what a term goes up from turn to turn, if it is a counter: in one loop or another.
+    pub(super) fn steps(&self, term: u32) -> Vec<Linear> {
+        let of = |term: u32| self.steps.get(&term).into_iter().flatten().cloned();
+        let followed = self.follows.get(&term).into_iter().flatten().filter_map(|t| self.several.get(t));
+        let followed = followed.flat_map(|sum| sum.terms.iter().filter(|(_, factor)| *factor == 1));
+        of(term).chain(followed.flat_map(|&(t, _)| of(t))).collect()
     }
 
     /// The instruction that writes a register, if there is only one.
@@ -360,8 +395,7 @@ impl<'a> Addresses<'a> {
                 let mut moves = self.moves_lanes(instruction, op);
                 let mut bits = bits_of_lane(&instruction.operands, self.rows);
                 let mut at_edge = false;
-                let mut data = matches!(op, Op::Ld { place, .. } if *place != MemoryTarget::Param)
-                    || matches!(op, Op::Atom { .. } | Op::Call);
+                let mut data = reads_data(op) || matches!(op, Op::Atom { .. } | Op::Call);
                 visit(instruction, op, vars, &mut |register, access| {
                     if access == Access::Use {
                         lane |= self.by_lane[register as usize];
@@ -471,7 +505,7 @@ impl<'a> Addresses<'a> {
                 self.is_by_lane(instruction, 1)
             }
             // Nothing is known of the bits of data.
-            Op::Ld { place, .. } => *place != MemoryTarget::Param,
+            op if reads_data(op) => true,
             Op::Atom { .. } => true,
             // Made to mix the bits of numbers. What divides them has the higher half of a product.
             Op::Int { op: IntOp::MulLo, .. } | Op::IntTernary { op: IntTernary::MadLo, .. } => {
@@ -729,6 +763,13 @@ impl<'a> Addresses<'a> {
                 }
                 passed => self.passed(passed, depth),
             },
+            // Kernels may get their arrays in constant memory, in a structure.
+            Op::Ld { place: MemoryTarget::Constant, ty, vector: 1, .. } if ty.bits() == 64 => {
+                let at = self.located(operand(1)?, depth)?;
+                let is_alike = |&(t, _): &(u32, i64)| !self.kind(t).by_thread && !self.kind(t).by_turn;
+                at.terms.iter().all(is_alike).then(|| ())?;
+                Some(Linear::of(self.term(Key::Constant(at), Term::shared(Kind::Root))))
+            }
             Op::St { place: MemoryTarget::Param, .. } => self.operand(operand(1)?, depth),
             // Compilers write `n + ~i` for `n - 1 - i`.
             Op::IntUnary { op: op @ (IntUnary::Not | IntUnary::Neg), .. } => {
@@ -827,6 +868,7 @@ impl<'a> Addresses<'a> {
         let own = self.opaque(Key::Several(register), Kind::Counter, register).terms[0].0;
         let mut common: Option<Linear> = None;
         let (mut kind, mut by_lane) = (Kind::Counter, false);
+        let (mut steps, mut firsts) = (Vec::new(), Vec::new());
         // Whether all first values are addresses, such as those of one array or another, or may be, and whether some are.
         let (mut may_point, mut points) = (true, false);
         for at in self.definitions[register as usize].clone() {
@@ -875,10 +917,12 @@ impl<'a> Addresses<'a> {
                         }
                     };
                     common = Some(shared);
+                    firsts.push(sum);
                 }
                 1 => {
                     let step = sum.minus(&Linear::of(own));
                     by_lane |= lanes(&step, &self.terms);
+                    steps.push(step);
                 }
                 // Such as a distance that is doubled.
                 _ => kind = Kind::Wild,
@@ -891,7 +935,16 @@ impl<'a> Addresses<'a> {
         let (by_thread, of_data) = (self.by_thread[register as usize], self.of_data[register as usize]);
         let rest = Term { kind, by_lane, by_thread, by_turn: true, of_data };
         let rest = self.term(Key::Rest(register), rest);
-        let mut value = common.unwrap_or_default().plus(&Linear::of(rest));
+        let common = common.unwrap_or_default();
+        if kind == Kind::Counter {
+            let follows = firsts.iter().filter_map(|sum| match sum.minus(&common).terms[..] {
+                [(term, 1)] => Some(term),
+                _ => None,
+            });
+            self.follows.insert(rest, follows.collect());
+            self.steps.insert(rest, steps);
+        }
+        let mut value = common.plus(&Linear::of(rest));
         // What is made of itself by a way round is not followed.
         value.terms.retain(|&(t, _)| t != own);
         self.several.insert(own, value);
@@ -923,6 +976,11 @@ impl<'a> Addresses<'a> {
         }
         sum
     }
+}
+
+/// Whether an operation reads what may have been stored, or what a program has given as data.
+fn reads_data(op: &Op) -> bool {
+    matches!(op, Op::Ld { place, .. } if !matches!(place, MemoryTarget::Param | MemoryTarget::Constant))
 }
 
 /// The product of two sums of which one is constant.

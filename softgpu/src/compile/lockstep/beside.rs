@@ -45,11 +45,14 @@ struct Load<'a> {
     compared: Vec<Compared>,
 }
 
-/// Whether a function loads from memory of all blocks, and stores there, and asks which thread it is.
+/// Whether a function stores to memory of all blocks, and loads or stores there once more, and asks which thread it is.
 pub(super) fn may_renew_for_all(function: &Function, ops: &[Op]) -> bool {
-    let has = |is: fn(&Op) -> bool| instructions(function).any(|(_, i)| is(&ops[i.form.0 as usize]));
-    has(stores_for_all)
-        && has(|op| matches!(op, Op::Ld { place: MemoryTarget::Generic, .. }))
+    let count = |is: fn(&Op) -> bool| {
+        instructions(function).filter(|(_, i)| is(&ops[i.form.0 as usize])).take(2).count()
+    };
+    let loads = || count(|op| matches!(op, Op::Ld { place: MemoryTarget::Generic, .. })) > 0;
+    let stores = count(stores_for_all);
+    (stores > 1 || stores > 0 && loads())
         && instructions(function).any(|(_, i)| names_lane(&i.operands, Rows::Short))
 }
 
@@ -260,9 +263,12 @@ fn is_at_distance(then: &Found, Load { found: read, compared }: &Load, addresses
             let tells = |Bound { term, with, is_lower }: Bound| {
                 term == LANE && is_lower == Some(true) && (with == distance || with == distance - 1)
             };
+            // Or in each turn there is one thread less that has its neighbour's.
+            let goes_up = |term: u32| addresses.kind(term).by_turn && !addresses.kind(term).by_thread;
+            let beside = || distance == 1 && compared.iter().filter_map(Compared::least).any(goes_up);
             distance > 0
                 && apart.constant % step == 0
-                && compared.iter().filter_map(Compared::bound).any(tells)
+                && (compared.iter().filter_map(Compared::bound).any(tells) || beside())
         }
         _ => false,
     }

@@ -59,7 +59,7 @@ fn does(instruction: &Instruction, op: &Op, forms: &Forms) -> Does {
     };
     let of = |place: MemoryTarget| match place {
         MemoryTarget::Shared | MemoryTarget::Generic => memory(place == MemoryTarget::Shared),
-        MemoryTarget::Local | MemoryTarget::Param => 0,
+        MemoryTarget::Local | MemoryTarget::Param | MemoryTarget::Constant => 0,
     };
     let none = Does::default();
     match *op {

@@ -2,7 +2,7 @@
 
 use super::super::op::{IntOp, Op};
 use super::super::opcode::{Combine, Compare};
-use super::address::{Addresses, Linear};
+use super::address::{Addresses, LANE, Linear};
 use super::ways::Decision;
 use rgpu_image::ptx::ast::{Function, Guard, Operand, Statement};
 
@@ -33,6 +33,16 @@ impl Compared {
         let [(term, sign @ (1 | -1))] = self.difference.terms[..] else { return None };
         let is_lower = self.is_positive.map(|positive| positive == (sign > 0));
         Some(Bound { term, with: self.difference.constant.wrapping_mul(-sign), is_lower })
+    }
+
+    /// The number that the lane's is not less than, where it was compared with one.
+    pub(super) fn least(&self) -> Option<u32> {
+        match self.difference.terms[..] {
+            [(LANE, sign @ (1 | -1)), (term, other)] if other == -sign => {
+                (self.is_positive? == (sign > 0)).then_some(term)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -12,6 +12,8 @@
 //! between, much later as a device counts. Here that thread may be the first to run; so it lets all others
 //! go first ([`hasty`]).
 //!
+//! Or threads go through what all have filled in a loop before, in another order ([`filled`]).
+//!
 //! Or a warp changes what others have not come to yet, because a barrier is missing ([`ahead`], [`beside`], [`copies`]), or says that all of them are through ([`done`]).
 //!
 //! What a warp loads or stores as one (`ldmatrix`) comes behind what its lanes have stored, and before what they load ([`collective`]).
@@ -33,6 +35,7 @@ mod compared;
 mod copies;
 mod done;
 mod exchange;
+mod filled;
 mod found;
 mod gather;
 mod grid;
@@ -242,6 +245,7 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
         if renews && let (Some(ways), Some(addresses)) = (ways, &mut addresses) {
             let found = found::find(body, Memory::All, &accesses, &flow, &conditions, Some(addresses));
             yielding.extend(beside::stores(body, &flow, ways, (Memory::All, &found), addresses));
+            yielding.extend(filled::places(body, &flow, &found, addresses));
         }
         if hasty {
             let found = found::find(body, Memory::Block, &accesses, &flow, &conditions, addresses.as_mut());
@@ -249,6 +253,7 @@ fn places(function: &Function, module: &Module, ops: &[Op], forms: &Forms) -> Pl
                 let waiting = ahead::places(function, ops, &flow, ways, &found, addresses);
                 yielding.extend(waiting.into_iter().map(|at| (at, None)));
                 yielding.extend(beside::stores(body, &flow, ways, (Memory::Block, &found), addresses));
+                yielding.extend(filled::places(body, &flow, &found, addresses));
             }
             yielding.extend(hasty::stores(function, ops, &flow, &found, addresses.as_ref()));
         }

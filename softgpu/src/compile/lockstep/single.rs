@@ -68,13 +68,13 @@ impl Single {
             let takes = index != from + 1;
             single.is_of_one(Guard { negated: guard.negated == takes, ..guard })
         };
-        // And what only such a block leads to.
+        // And what only such blocks lead to.
         let mut blocks: Vec<bool> = (0..flow.blocks.len()).map(asked).collect();
         let mut changed = true;
         while changed {
             changed = false;
             for (index, before) in before.iter().enumerate() {
-                let now = blocks[index] || matches!(before[..], [from] if blocks[from]);
+                let now = blocks[index] || !before.is_empty() && before.iter().all(|&from| blocks[from]);
                 changed |= now != blocks[index];
                 blocks[index] = now;
             }

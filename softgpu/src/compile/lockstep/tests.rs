@@ -1314,3 +1314,82 @@ fn others_look_at_a_number_that_they_wait_for_before_it_is_raised() {
     let lock = "W: atom.global.cas.b32 %r5, [%rd1], 0, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra W; atom.global.exch.b32 %r5, [%rd1], 0;";
     assert_eq!(turns(&format!("{raise} {lock}")), 0);
 }
+
+/// A loop in which threads store to every so many-th element of an array as there are threads in a block.
+const FILL: &str =
+    "mov.u32 %r8, %ntid.x; mov.u32 %r4, %r1; F: mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4;
+    st.global.u32 [%rd5], %r9; add.u32 %r4, %r4, %r8; setp.lt.u32 %p2, %r4, 999; @%p2 bra F;";
+
+#[test]
+fn threads_go_through_what_all_have_filled_when_all_are_through() {
+    // Columns of rows that are as long as a parameter says.
+    let read = |pointer: &str, step: &str| {
+        format!(
+            "mov.u32 %r5, %r1; mov.u32 %r6, 0; L: mul.wide.u32 %rd6, %r5, 4; add.s64 %rd7, {pointer}, %rd6; ld.global.u32 %r7, [%rd7];
+             add.u32 %r6, %r6, %r7; add.u32 %r5, %r5, {step}; setp.lt.u32 %p3, %r5, 999; @%p3 bra L; st.global.u32 [%rd3], %r6;"
+        )
+    };
+    assert_eq!(yields(&format!("{FILL} {}", read("%rd1", "%r9"))), 1);
+    assert_eq!(yields(&format!("{FILL} {}", read("%rd1", "1"))), 1);
+    // Elements of its own, once where the loop goes on in larger steps; another array; and behind a barrier.
+    assert_eq!(yields(&format!("{FILL} {}", read("%rd1", "%r8"))), 0);
+    let unrolled = FILL.replace(
+        "add.u32 %r4, %r4, %r8;",
+        "mul.wide.u32 %rd10, %r8, 4; add.s64 %rd11, %rd5, %rd10; st.global.u32 [%rd11], %r9; shl.b32 %r11, %r8, 1; add.u32 %r4, %r4, %r11;",
+    );
+    assert_eq!(yields(&format!("{unrolled} {}", read("%rd1", "%r8"))), 0);
+    assert_eq!(yields(&format!("{unrolled} {}", read("%rd1", "1"))), 1);
+    assert_eq!(yields(&format!("{FILL} {}", read("%rd9", "%r9"))), 0);
+    assert_eq!(yields(&format!("{FILL} bar.sync 0; {}", read("%rd1", "%r9"))), 0);
+    // Where both are done in each turn of one loop, a thread deals with its own element there.
+    let one = FILL.replace("add.u32 %r4, %r4, %r8", "ld.global.u32 %r7, [%rd1]; add.u32 %r4, %r4, %r8");
+    assert_eq!(yields(&one), 0);
+}
+
+#[test]
+fn one_thread_marks_what_all_have_cleared_when_all_are_through() {
+    let mark = |element: &str| {
+        format!(
+            "{FILL} setp.ne.u32 %p4, %r1, 0; @%p4 bra E; setp.eq.u32 %p5, %r9, 0; @%p5 bra M; st.global.u32 [%rd3], 1;
+             M: mul.wide.u32 %rd6, {element}, 4; add.s64 %rd7, %rd1, %rd6; st.global.u32 [%rd7], 1; E: bar.sync 0;"
+        )
+    };
+    assert_eq!(yields(&mark("%r9")), 1);
+    assert_eq!(yields(&mark("0")), 0, "its own element");
+    assert_eq!(yields(&mark("%r9").replace("%rd7, %rd1", "%rd7, %rd9")), 0, "another array");
+    assert_eq!(
+        yields(&mark("%r9").replace("setp.ne.u32 %p4, %r1, 0;", "bar.sync 0; setp.ne.u32 %p4, %r1, 0;")),
+        0
+    );
+    assert_eq!(yields(&mark("%r9").replace("@%p4 bra E;", "")), 0, "all do");
+}
+
+#[test]
+fn a_pipeline_that_runs_dry_is_still_one() {
+    // One thread less in each turn takes what its neighbour had.
+    let turn = |asked: &str, neighbour: &str| {
+        yields(&format!(
+            "mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.s32 %r12, %r10, %r11; mov.u32 %r5, 0;
+             L: bar.sync 0; {asked} ld.shared.u32 %r4, [%r12+{neighbour}]; add.u32 %r4, %r4, 1; st.shared.u32 [%r12], %r4;
+             M: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, %r9; @%p3 bra L;"
+        ))
+    };
+    assert_eq!(turn("setp.le.u32 %p2, %r1, %r5; @%p2 bra M;", "-4"), 1);
+    assert_eq!(turn("setp.eq.u32 %p2, %r1, 0; @%p2 bra M;", "-4"), 1);
+    // What lies behind the last one that does so is not changed.
+    assert_eq!(turn("setp.ge.u32 %p2, %r1, %r5; @%p2 bra M;", "4"), 0);
+}
+
+#[test]
+fn arrays_that_a_kernel_finds_in_constant_memory_are_told_apart() {
+    let text = |second: i64| {
+        text_of(&format!(
+            "ld.const.u64 %rd4, [c+8]; cvta.to.global.u64 %rd8, %rd4; add.s64 %rd5, %rd8, %rd18; st.global.u32 [%rd5], %r1;
+             ld.const.u64 %rd6, [c+{second}]; cvta.to.global.u64 %rd10, %rd6; add.s64 %rd7, %rd10, %rd18; ld.global.u32 %r4, [%rd7+4];
+             st.global.u32 [%rd3], %r4;"
+        ))
+        .replace(".visible .entry", ".const .align 8 .b8 c[64];\n.visible .entry")
+    };
+    assert_eq!(waits(&text(8))[0].1, 1);
+    assert_eq!(waits(&text(16))[0].1, 0);
+}
