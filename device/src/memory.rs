@@ -13,6 +13,7 @@ pub struct Range {
 
 impl Range {
     /// Whether the `len` bytes at `addr` lie inside this range. False on overflow.
+    #[inline]
     pub fn contains(&self, addr: u64, len: u64) -> bool {
         addr >= self.base && len <= self.size && addr - self.base <= self.size - len
     }

@@ -107,6 +107,7 @@ impl TexelFormat {
     }
 
     /// Bytes of a texel.
+    #[inline]
     pub fn bytes(self) -> u32 {
         u32::from(self.bits) / 8 * u32::from(self.channels)
     }
@@ -312,6 +313,7 @@ impl TextureHeader {
     }
 
     /// The first level.
+    #[inline]
     pub fn first_level(&self) -> Level {
         Level { offset: 0, row_pitch: self.row_pitch, slice_pitch: self.slice_pitch, size: self.size }
     }

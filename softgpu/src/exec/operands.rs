@@ -21,6 +21,18 @@ pub(super) unsafe fn of_one(block: *mut Block, operation: impl FnOnce(&mut Words
     }
 }
 
+/// The object that all threads of a group name that are there; none where they do not name one, or nobody is there.
+///
+/// # Safety
+/// `given` is valid and the caller's own.
+pub(super) unsafe fn one_object(lanes: u64, given: *const Operands) -> Option<u64> {
+    // SAFETY: as the caller promises.
+    let objects = unsafe { &(*given).objects };
+    let object = *objects.get(lanes.trailing_zeros() as usize)?;
+    let is_another = |lane: usize| lanes >> lane & 1 != 0 && objects[lane] != object;
+    (!(0..MOST_LANES).any(is_another)).then_some(object)
+}
+
 /// Calls an operation for each thread of a group that is there, which is the running one meanwhile, with its object and its operands.
 ///
 /// # Safety
@@ -32,6 +44,30 @@ pub(super) unsafe fn of_lanes(
     given: *mut Operands,
     mut operation: impl FnMut(u64, &mut Words) -> u32,
 ) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        of_lanes_with(block, first, lanes, given, |given, lane| {
+            let mut words = std::array::from_fn(|word| given.words[word][lane]);
+            let trap = operation(given.objects[lane], &mut words);
+            for (row, word) in given.words.iter_mut().zip(words) {
+                row[lane] = word;
+            }
+            trap
+        });
+    }
+}
+
+/// Likewise, with the operands of all and the thread's lane.
+///
+/// # Safety
+/// As of [`of_lanes`].
+pub(super) unsafe fn of_lanes_with(
+    block: *mut Block,
+    first: *mut Thread,
+    lanes: u64,
+    given: *mut Operands,
+    mut operation: impl FnMut(&mut Operands, usize) -> u32,
+) {
     // SAFETY: as the caller promises. Where the call is abandoned the operands count for nobody any more.
     let given = unsafe {
         let context = &*(*block).executor.cast::<Context>();
@@ -42,10 +78,6 @@ pub(super) unsafe fn of_lanes(
     for lane in (0..MOST_LANES).filter(|lane| lanes >> lane & 1 != 0) {
         // SAFETY: as the caller promises: there are as many threads.
         unsafe { (*block).cursor = first.add(lane) };
-        let mut words = given.words.map(|row| row[lane]);
-        given.traps[lane] = operation(given.objects[lane], &mut words);
-        for (row, word) in given.words.iter_mut().zip(words) {
-            row[lane] = word;
-        }
+        given.traps[lane] = operation(given, lane);
     }
 }

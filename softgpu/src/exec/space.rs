@@ -30,6 +30,13 @@ impl Space {
         Ok(unsafe { (addr as *const Unaligned<T>).read_volatile() }.0)
     }
 
+    /// Reads several that lie side by side.
+    pub(super) fn get_all<T: Bits, const N: usize>(self, addr: u64) -> Result<[T; N], Trap> {
+        let addr = self.check(addr, size_of::<[T; N]>() as u64)?;
+        // SAFETY: as above, for each of them.
+        Ok(std::array::from_fn(|index| unsafe { (addr as *const Unaligned<T>).add(index).read_volatile() }.0))
+    }
+
     /// Writes one.
     pub(super) fn put<T: Bits>(self, addr: u64, value: T) -> Result<(), Trap> {
         let addr = self.check(addr, size_of::<T>() as u64)?;

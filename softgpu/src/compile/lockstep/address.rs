@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::super::flow::{Access, visit};
 use super::super::op::{IntOp, IntTernary, IntUnary, MemoryTarget, Op};
 use super::super::vars::{Home, Vars};
-use crate::abi::ShuffleMode;
+use crate::abi::{ShuffleMode, WARP};
 use rgpu_image::ptx::ast::{AddressBase, Function, Instruction, Operand, Special, Statement, Symbol};
 
 /// More terms than this make a value a term of its own.
@@ -207,6 +207,8 @@ pub(super) struct Addresses<'a> {
     steps: HashMap<u32, Vec<Linear>>,
     /// and the registers that they follow.
     follows: HashMap<u32, Vec<u32>>,
+    /// Terms that an operation makes of a sum and a constant: by which one.
+    bits: HashMap<u32, (IntOp, Linear, i64)>,
     /// Terms that are a variable's address: the variables.
     symbols: HashMap<u32, Symbol>,
     /// The registers that stand for local variables.
@@ -214,6 +216,9 @@ pub(super) struct Addresses<'a> {
     /// Terms that are the address of one variable or another, such as those of two that take turns, or of one of these variables: the first of them.
     taking_turns: HashMap<u32, Symbol>,
 }
+
+/// As many as a number has.
+const ALL_BITS: u32 = 62;
 
 /// Lanes may have different values in any bit.
 const MANY: u32 = 64;
@@ -254,6 +259,7 @@ impl<'a> Addresses<'a> {
             halved: HashMap::new(),
             steps: HashMap::new(),
             follows: HashMap::new(),
+            bits: HashMap::new(),
             symbols: HashMap::new(),
             passed: vars.locals.iter().map(Home::register).collect(),
             taking_turns: HashMap::new(),
@@ -674,6 +680,9 @@ impl<'a> Addresses<'a> {
     /// Notes of what numbers a new term is the product, or, if threads and turns of loops have the same, that it is a fraction.
     fn note_result(&mut self, term: u32, (op, a, b): (IntOp, &Linear, &Linear)) {
         let is_alike = !self.kind(term).by_thread && !self.kind(term).by_turn;
+        if let (IntOp::And | IntOp::Xor | IntOp::Shr, Some(by)) = (op, b.as_constant()) {
+            self.bits.insert(term, (op, a.clone(), by));
+        }
         match op {
             IntOp::MulLo => {
                 let numbers = [a, b].into_iter().filter_map(|number| match number.terms[..] {
@@ -690,6 +699,62 @@ impl<'a> Addresses<'a> {
             }
             _ => {}
         }
+    }
+
+    /// What a term is in a lane, and of how many of its low bits that is known.
+    fn in_lane(&self, term: u32, lane: i64, depth: u32) -> Option<(i64, u32)> {
+        if term == LANE {
+            return Some((lane, WARP.ilog2()));
+        }
+        let (op, sum, by) = self.bits.get(&term).filter(|_| depth > 0)?;
+        let (mut value, mut known) = (sum.constant, ALL_BITS);
+        for &(term, factor) in &sum.terms {
+            let (part, bits) = self.in_lane(term, lane, depth - 1)?;
+            value = value.wrapping_add(part.wrapping_mul(factor));
+            known = known.min(bits + factor.trailing_zeros());
+        }
+        let is_low = known < ALL_BITS;
+        let low = |value: i64| if is_low { value & ((1 << known) - 1) } else { value };
+        match (op, u32::try_from(*by)) {
+            (IntOp::And, Ok(mask)) if !is_low || i64::from(mask) < 1 << known => {
+                Some((value & i64::from(mask), ALL_BITS))
+            }
+            (IntOp::Xor, Ok(mask)) => Some((low(value) ^ i64::from(mask), known)),
+            (IntOp::Shr, Ok(by)) if by < known => {
+                Some((low(value) >> by, if is_low { known - by } else { known }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is certain that no two lanes of a warp meet, where one accesses so many bytes at the first address, and another one at the second: what is
+    /// added to the number of a lane is made of bits of that.
+    pub(super) fn never_meet(&self, first: (&Linear, i64), second: (&Linear, i64)) -> bool {
+        let ((a, a_bytes), (b, b_bytes)) = (first, second);
+        let differs = |&&(term, _): &&(u32, i64)| self.kind(term).by_lane;
+        let is_alike = |&(term, _): &(u32, i64)| a.factor(term) == b.factor(term) && !self.kind(term).by_turn;
+        let both = || a.terms.iter().chain(&b.terms);
+        let is_made_of_bits = both().any(|&(term, _)| term != LANE && self.kind(term).by_lane);
+        if !is_made_of_bits
+            || a.factor(LANE) != b.factor(LANE)
+            || !both().filter(|term| !differs(term)).all(is_alike)
+        {
+            return false;
+        }
+        let place = |sum: &Linear, lane: i64| {
+            sum.terms.iter().filter(differs).try_fold(sum.constant, |at, &(term, factor)| {
+                let (value, known) = self.in_lane(term, lane, DEPTH)?;
+                (term == LANE || known == ALL_BITS).then_some(at.wrapping_add(value.wrapping_mul(factor)))
+            })
+        };
+        let places =
+            |sum: &Linear| (0..WARP as i64).map(|lane| place(sum, lane)).collect::<Option<Vec<i64>>>();
+        let (Some(ours), Some(theirs)) = (places(a), places(b)) else { return false };
+        !ours.iter().enumerate().any(|(lane, &at)| {
+            theirs.iter().enumerate().any(|(other, &place)| {
+                lane != other && -b_bytes < place.wrapping_sub(at) && place.wrapping_sub(at) < a_bytes
+            })
+        })
     }
 
     /// Whether a term is where the row of a warp begins in which lanes are so far apart.
@@ -767,7 +832,7 @@ impl<'a> Addresses<'a> {
             Op::Ld { place: MemoryTarget::Constant, ty, vector: 1, .. } if ty.bits() == 64 => {
                 let at = self.located(operand(1)?, depth)?;
                 let is_alike = |&(t, _): &(u32, i64)| !self.kind(t).by_thread && !self.kind(t).by_turn;
-                at.terms.iter().all(is_alike).then(|| ())?;
+                at.terms.iter().all(is_alike).then_some(())?;
                 Some(Linear::of(self.term(Key::Constant(at), Term::shared(Kind::Root))))
             }
             Op::St { place: MemoryTarget::Param, .. } => self.operand(operand(1)?, depth),

@@ -125,7 +125,7 @@ pub(super) fn places(
     let conditions = ways.conditions(flow);
     let accesses = collect(function, ops, exchanging, all, flow, &conditions, addresses);
     let pairs = pairs(function, ops, flow, &ways, &accesses, addresses);
-    match exchanged(function, ops, flow, &accesses, &pairs) {
+    match exchanged(function, ops, flow, &accesses, &pairs, addresses) {
         Some(exchanged) if exchanged != Exchanged::default() => {
             let addresses = &*addresses;
             Alignment { function, ops, flow, ways, accesses: &accesses, exchanged, addresses }.places()
@@ -357,6 +357,7 @@ fn exchanged(
     flow: &Flow,
     accesses: &[Candidate],
     pairs: &[(usize, usize, Conflict)],
+    addresses: &Addresses,
 ) -> Option<Exchanged> {
     if pairs.is_empty() {
         return Some(Exchanged::default());
@@ -372,11 +373,15 @@ fn exchanged(
     let straight = in_one_turn(flow, &last);
     let mut found = BTreeSet::new();
     let mut exchanged = Exchanged::default();
+    let never_meet = |first: usize, then: usize| {
+        let [first, then] = [first, then].map(|number| (&accesses[number].address, accesses[number].bytes));
+        addresses.never_meet(first, then)
+    };
     for (around, successors) in [(false, &straight), (true, &round)] {
         let conflicts = |c: Conflict| c == Conflict::Always || !around;
         let reaching = Reaching::new(successors, accesses, &first, (&orders, &last));
         for &(first, then, _) in pairs.iter().filter(|p| conflicts(p.2)) {
-            if !reaching.reaches(first, &accesses[then]) {
+            if !reaching.reaches(first, &accesses[then]) || never_meet(first, then) {
                 continue;
             }
             match (accesses[first].access, accesses[then].access) {

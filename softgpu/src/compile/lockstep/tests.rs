@@ -1393,3 +1393,23 @@ fn arrays_that_a_kernel_finds_in_constant_memory_are_told_apart() {
     assert_eq!(waits(&text(8))[0].1, 1);
     assert_eq!(waits(&text(16))[0].1, 0);
 }
+
+#[test]
+fn a_networks_lanes_have_two_elements_each() {
+    // A step of a sorting network: the element 2 t - (t & (d - 1)), and the one behind it by d.
+    let step = |mask: u32, distance: u32| {
+        kernel(&format!(
+            "mov.u32 %r10, s; shl.b32 %r11, %r1, 1; and.b32 %r12, %r1, {mask}; sub.u32 %r13, %r11, %r12; shl.b32 %r14, %r13, 2; add.s32 %r15, %r10, %r14;
+             bar.sync 0; ld.shared.u32 %r4, [%r15+{}]; ld.shared.u32 %r5, [%r15]; setp.gt.u32 %p2, %r5, %r4; @%p2 bra L;
+             st.shared.u32 [%r15], %r4; st.shared.u32 [%r15+{}], %r5; L: bar.sync 0; ld.shared.u32 %r6, [%r15]; st.global.u32 [%rd3], %r6;",
+            4 * distance,
+            4 * distance
+        ))
+    };
+    for (mask, distance) in [(0, 1), (1, 2), (3, 4), (7, 8), (15, 16)] {
+        assert_eq!(step(mask, distance), 0, "{distance}");
+    }
+    // Where they meet, they wait.
+    assert_ne!(step(1, 4), 0);
+    assert_ne!(step(7, 4), 0);
+}

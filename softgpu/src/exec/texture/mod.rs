@@ -15,11 +15,12 @@ use std::cell::UnsafeCell;
 
 use rgpu_device::texture::{TEXTURE_HEADER_BYTES, TextureHeader, TextureKind};
 
+use self::sample::Plain;
 use super::block::Context;
 use super::operands;
 use super::space::{Space, Trap};
 use crate::abi::operands::{Operands, Words};
-use crate::abi::texture::{Field, TextureOp};
+use crate::abi::texture::{COORDINATES, Field, TextureOp};
 use crate::abi::{Block, TRAP_ADDRESS, Thread};
 
 /// A header's words, as they lie in memory.
@@ -39,15 +40,13 @@ struct Known {
 impl Latest {
     /// The header that a handle leads to; `None` where none lies there. It is read anew, and taken apart if it is another than last time.
     fn header(&self, space: Space, handle: u64) -> Result<Option<&TextureHeader>, Trap> {
-        let at = space.check(handle, TEXTURE_HEADER_BYTES as u64)?;
-        let mut raw: Raw = [0; _];
-        for (index, word) in raw.iter_mut().enumerate() {
-            *word = space.get(at + index as u64 * 8)?;
-        }
+        let raw: Raw = space.get_all(handle)?;
         // SAFETY: nobody else has it, as of the type, and what is lent below is given back before the next operation. The call is abandoned nowhere
         // between here and there.
         let known = unsafe { &mut *self.0.get() };
-        if known.as_ref().is_none_or(|known| known.raw != raw) {
+        // A comparison of arrays is a function call.
+        let is_another = |known: &Known| raw.iter().zip(&known.raw).fold(0, |all, (a, b)| all | a ^ b) != 0;
+        if known.as_ref().is_none_or(is_another) {
             let bytes = std::array::from_fn(|at| raw[at / 8].to_le_bytes()[at % 8]);
             let Some(header) = TextureHeader::from_bytes(&bytes) else { return Ok(None) };
             *known = Some(Known { raw, header });
@@ -144,6 +143,25 @@ pub(super) extern "C" fn textures(
     unsafe {
         let context = &*(*block).executor.cast::<Context>();
         let (op, space) = (TextureOp::from_number(operation), Space(context.arena));
+        if let Some(TextureOp::Sample { whole: true, .. }) = op
+            && let Some(handle) = operands::one_object(lanes, given)
+            && let Ok(Some(header)) =
+                header(space, &context.texture, handle, TextureOp::Is { surface: false })
+            && let Some(plain) = Plain::of(header)
+        {
+            return operands::of_lanes_with(block, first, lanes, given, |given, lane| {
+                let number = i64::from(given.words[COORDINATES][lane] as i32);
+                match plain.texel(space, number as u64) {
+                    Ok(texel) => {
+                        for (row, word) in given.words.iter_mut().zip(texel) {
+                            row[lane] = word;
+                        }
+                        0
+                    }
+                    Err(trap) => trap,
+                }
+            });
+        }
         // Mostly all lanes use one texture, whose header is read once then.
         let mut last = None;
         operands::of_lanes(block, first, lanes, given, |handle, words| {

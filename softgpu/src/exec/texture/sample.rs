@@ -278,12 +278,48 @@ pub(super) fn levels(header: &TextureHeader, asked: f64) -> ([u32; 2], f64) {
     ([first as u32, (first as u32 + 1).min(last)], weight)
 }
 
+/// Linear memory with texels of 32 bits, of which instructions get the very bits: most of what is read so.
+pub(super) struct Plain {
+    base: u64,
+    size: u32,
+    /// What the last of four channels is.
+    one: u32,
+}
+
+impl Plain {
+    /// A texture's, if it is such a one.
+    #[inline(always)]
+    pub(super) fn of(header: &TextureHeader) -> Option<Self> {
+        let (format, flags) = (header.format, header.flags);
+        let is_float = format.kind == ChannelKind::Float;
+        let is_plain = header.kind == TextureKind::Linear && (format.bits, format.channels) == (32, 1);
+        let one = if is_float { 1f32.to_bits() } else { 1 };
+        (is_plain && !flags.surface && (is_float || !flags.as_float)).then_some(Self {
+            base: header.base,
+            size: header.size[0],
+            one,
+        })
+    }
+
+    /// The texel of a number; zeros where there is none.
+    #[inline(always)]
+    pub(super) fn texel(&self, space: Space, number: u64) -> Result<[u32; 4], Trap> {
+        if number >= u64::from(self.size) {
+            return Ok([0; 4]);
+        }
+        Ok([space.get(self.base.wrapping_add(number * 4))?, 0, 0, self.one])
+    }
+}
+
 /// A texel named by whole numbers.
 fn fetch(space: Space, header: &TextureHeader, geometry: Geometry, words: &[u32]) -> Result<[u32; 4], Trap> {
     let plane = Plane { space, header, level: header.first_level() };
     let number = |index: usize| i64::from(words[COORDINATES + index] as i32);
     if header.kind == TextureKind::Linear {
         let x = number(0);
+        if let Some(plain) = Plain::of(header) {
+            return plain.texel(space, x as u64);
+        }
         if !(0..i64::from(header.size[0])).contains(&x) {
             return Ok([0; 4]);
         }
