@@ -456,6 +456,20 @@ __global__ void pipeline(const int* in, int* out, int samples) {
     }
 }
 
+// Each warp has a tile of its own, all of which its lanes look through: bodies that act on each other, say.
+struct Body {
+    int at, mass;
+};
+__global__ void tiles_of_warps(const int* in, int* out, int bodies) {
+    __shared__ Body tile[THREADS];
+    int lane = threadIdx.x & 31, warp = threadIdx.x / 32, sum = 0;
+    for (int begin = 0; begin < bodies; begin += 32) {
+        tile[threadIdx.x] = Body{in[begin + lane] & 0xff, in[begin + lane] >> 8 & 0xf};
+        for (int i = 0; i < min(32, bodies - begin); i++) sum += tile[warp * 32 + i].mass * (tile[warp * 32 + i].at + warp);
+    }
+    out[threadIdx.x] = sum;
+}
+
 // Each block has a row, and turns it back to front.
 __global__ void back_to_front(int* rows) {
     int* row = rows + blockIdx.x * blockDim.x;
@@ -652,6 +666,14 @@ int main() {
         for (int i = 0; i < blocks * threads; i++) more[i] = numbers[i];
         RUN(back_to_front<<<blocks, threads>>>(more));
         for (int i = 0; i < blocks * threads; i++) same("back_to_front", i, more[i], numbers[i / threads * threads + threads - 1 - i % threads]);
+    }
+    for (int bodies : {32, 50}) {
+        RUN(tiles_of_warps<<<1, THREADS>>>(in, out, bodies));
+        for (int i = 0; i < THREADS; i++) {
+            int sum = 0;
+            for (int body = 0; body < bodies; body++) sum += (numbers[body] >> 8 & 0xf) * ((numbers[body] & 0xff) + i / 32);
+            same("tiles_of_warps", i, out[i], sum);
+        }
     }
     const Rows rows{more, 7, 31};
     CHECK(cudaMemcpyToSymbol(rows_of_constants, &rows, sizeof rows));

@@ -303,17 +303,22 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         // A given distance leads to another part of the memory, unless one counts from its end, or a parameter is just the number of an element.
         let is_of_one = |step: i64| {
             let row = WARP as u64 * step.unsigned_abs();
-            let counts = |&(t, factor): &(u32, i64)| {
-                let known = term(t);
-                // Or the number of the warp, whose row it is.
-                let of_warp = !known.by_lane && known.by_thread && factor.unsigned_abs() == row;
-                let is_row = || of_warp || factor.abs() == 1 && addresses.is_begin_of_row(t, step);
-                t == LANE
-                    || factor.unsigned_abs() == step.unsigned_abs() && known.kind == Kind::Root
-                    || is_row()
+            // Or the number of the warp, whose row it is.
+            let is_row = |&(t, factor): &(u32, i64)| {
+                let Term { kind, by_lane, by_thread, .. } = term(t);
+                let of_warp = !by_lane && by_thread && kind != Kind::Counter && factor.unsigned_abs() >= row;
+                of_warp || factor.abs() == 1 && addresses.is_begin_of_row(t, step)
             };
+            let is_number = |&(t, factor): &(u32, i64)| {
+                factor.unsigned_abs() == step.unsigned_abs() && term(t).kind == Kind::Root
+            };
+            // All of such a row may be looked through in a loop.
+            let goes_on =
+                |&(t, _): &(u32, i64)| term(t).kind == Kind::Counter && !addresses.steps(t).is_empty();
+            let others = difference.terms.iter().filter(|&&(t, _)| t != LANE);
+            let (counters, rest): (Vec<_>, Vec<_>) = others.partition(|&other| goes_on(other));
             let is_near = difference.constant.unsigned_abs() < row;
-            is_near && difference.terms.len() == 2 && difference.terms.iter().all(counts)
+            is_near && matches!(rest[..], [one] if is_row(one) || counters.is_empty() && is_number(one))
         };
         let backwards = lane.0.signum() * lane.1.signum() < 0;
         let is_one = match lane {

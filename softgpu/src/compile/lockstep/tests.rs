@@ -1413,3 +1413,21 @@ fn a_networks_lanes_have_two_elements_each() {
     assert_ne!(step(1, 4), 0);
     assert_ne!(step(7, 4), 0);
 }
+
+#[test]
+fn lanes_look_through_the_row_of_their_warp_when_all_have_stored_there() {
+    let row = |begin: &str, wait: &str| {
+        kernel(&format!(
+            "mov.u32 %r10, s; shl.b32 %r11, %r1, 3; add.s32 %r12, %r10, %r11; st.shared.v2.u32 [%r12], {{%r1, %r9}}; {wait}
+             shr.u32 %r13, %r1, 5; {begin} add.s32 %r16, %r10, %r15; mov.u32 %r14, %r16; mov.u32 %r6, 0;
+             L: ld.shared.v2.u32 {{%r7, %r8}}, [%r14]; add.u32 %r6, %r6, %r7; add.s32 %r14, %r14, 8; setp.lt.u32 %p3, %r6, %r9; @%p3 bra L;
+             st.global.u32 [%rd3], %r6;"
+        ))
+    };
+    assert_ne!(row("shl.b32 %r15, %r13, 8;", ""), 0);
+    // Rows that are a multiple of a warp and some more.
+    assert_ne!(row("mul.lo.u32 %r15, %r13, 264;", ""), 0);
+    assert_eq!(row("shl.b32 %r15, %r13, 8;", "bar.warp.sync -1;"), 0);
+    // A table behind the rows, of which each warp has a part.
+    assert_eq!(row("shl.b32 %r17, %r13, 8; add.s32 %r15, %r17, 4096;", ""), 0);
+}
