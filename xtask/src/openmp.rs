@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// How often each of them does its work, after once to warm up
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 60)]
     runs: u32,
     /// By how much the work is multiplied
     #[arg(long, default_value_t = 1.0)]
