@@ -94,27 +94,17 @@ impl<'a> Emitter<'a, '_> {
 
     /// `a << b`, 0 where `b` is at least the width.
     pub(crate) fn shift_left(&mut self, a: Value, b: Value) -> Value {
-        self.shift(true, a, b)
+        let ty = self.type_of(a);
+        let shifted = self.b.ins().ishl(a, b);
+        let fits = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, b, i64::from(ty.bits()));
+        let zero = self.iconst(ty, 0);
+        self.b.ins().select(fits, shifted, zero)
     }
 
     /// `a >> b` without sign, 0 where `b` is at least the width.
     pub(crate) fn shift_right(&mut self, a: Value, b: Value) -> Value {
-        self.shift(false, a, b)
-    }
-
-    /// `a` shifted by `b`, 0 where `b` is at least the width. What has up to 32 bits is shifted as 64 bits by 63 at most, so
-    /// that nothing is left of it: that looks at `b` alone, which in a loop is often the same in all turns.
-    fn shift(&mut self, left: bool, a: Value, b: Value) -> Value {
         let ty = self.type_of(a);
-        if ty.bits() <= 32 {
-            let most = self.iconst(self.type_of(b), 63);
-            let amount = self.b.ins().umin(b, most);
-            let wide = self.b.ins().uextend(types::I64, a);
-            let shifted =
-                if left { self.b.ins().ishl(wide, amount) } else { self.b.ins().ushr(wide, amount) };
-            return self.b.ins().ireduce(ty, shifted);
-        }
-        let shifted = if left { self.b.ins().ishl(a, b) } else { self.b.ins().ushr(a, b) };
+        let shifted = self.b.ins().ushr(a, b);
         let fits = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, b, i64::from(ty.bits()));
         let zero = self.iconst(ty, 0);
         self.b.ins().select(fits, shifted, zero)

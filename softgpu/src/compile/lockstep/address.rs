@@ -720,7 +720,8 @@ impl<'a> Addresses<'a> {
                 Some((value & i64::from(mask), ALL_BITS))
             }
             (IntOp::Xor, Ok(mask)) => Some((low(value) ^ i64::from(mask), known)),
-            (IntOp::Shr, Ok(by)) if by < known => {
+            // With or without a sign.
+            (IntOp::Shr, Ok(by)) if by < known && low(value) >= 0 => {
                 Some((low(value) >> by, if is_low { known - by } else { known }))
             }
             _ => None,
