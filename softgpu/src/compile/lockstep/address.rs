@@ -217,7 +217,7 @@ pub(super) struct Addresses<'a> {
     taking_turns: HashMap<u32, Symbol>,
 }
 
-/// As many as a number has.
+/// A number of which so many low bits are known is known altogether.
 const ALL_BITS: u32 = 62;
 
 /// Lanes may have different values in any bit.

@@ -303,7 +303,7 @@ fn conflict(first: &Candidate, second: &Candidate, addresses: &Addresses) -> Con
         // A given distance leads to another part of the memory, unless one counts from its end, or a parameter is just the number of an element.
         let is_of_one = |step: i64| {
             let row = WARP as u64 * step.unsigned_abs();
-            // Or the number of the warp, whose row it is.
+            // The number of the warp, whose row it is, or where that row begins.
             let is_row = |&(t, factor): &(u32, i64)| {
                 let Term { kind, by_lane, by_thread, .. } = term(t);
                 let of_warp = !by_lane && by_thread && kind != Kind::Counter && factor.unsigned_abs() >= row;

@@ -44,35 +44,37 @@ pub(super) fn places(
         return Vec::new();
     }
     let loops = flow.loops();
+    let around = |of: usize, but: usize| {
+        loops.iter().filter(move |(_, blocks)| blocks.contains(&of) && !blocks.contains(&but))
+    };
+    // The stores of other loops that threads are through with when they come to a block, with their bits.
+    let before_it = |block: usize| {
+        let through = move |(_, fill): &(u128, &Fill)| around(fill.block, block).next().is_some();
+        fills.iter().enumerate().map(|(bit, fill)| (1 << bit, fill)).filter(through)
+    };
     let single = Single::find(function, ops, flow, Some(addresses));
     // The loops that begin with such loads, by their first blocks; and the stores of one thread, by their places. To which stores they belong.
     let (mut begun, mut marked) = (BTreeMap::<usize, u128>::new(), Vec::new());
     for (block, found) in in_order() {
-        let is_mark = found.access == Access::Store && single.executes(block, found.instruction);
-        let mut before = 0;
-        for (bit, fill) in fills.iter().enumerate() {
-            let around = |of: usize, but: usize| {
-                loops.iter().filter(move |(_, blocks)| blocks.contains(&of) && !blocks.contains(&but))
-            };
-            if around(fill.block, block).next().is_none() {
-                continue;
+        if found.access == Access::Load {
+            for (bit, fill) in before_it(block) {
+                let outermost = around(block, fill.block).max_by_key(|(_, blocks)| blocks.len());
+                if let Some((&head, _)) = outermost
+                    && reads_others(found, fill, &fills, addresses)
+                {
+                    *begun.entry(head).or_default() |= bit;
+                }
             }
-            let outermost = around(block, fill.block).max_by_key(|(_, blocks)| blocks.len());
-            if let Some((&head, _)) = outermost
-                && reads_others(found, fill, &fills, addresses)
-            {
-                *begun.entry(head).or_default() |= 1 << bit;
-            }
-            if is_mark && marks_others(found, fill, addresses) {
-                before |= 1 << bit;
-            }
+        } else if found.access == Access::Store && single.executes(block, found.instruction) {
+            let marks = before_it(block).filter(|(_, fill)| marks_others(found, fill, addresses));
+            let stored = marks.fold(0, |bits, (bit, _)| bits | bit);
+            marked.extend((stored != 0).then_some(((block, found.at), stored, found.instruction.guard)));
         }
-        marked.extend((before != 0).then_some(((block, found.at), before, found.instruction.guard)));
     }
     let predecessors = flow.predecessors();
     let entries = begun.iter().flat_map(|(head, &stored)| {
         let outside = predecessors[*head].iter().filter(|from| !loops[head].contains(from));
-        outside.filter_map(move |&from| Some(((from, end(function, ops, flow, from)?), stored, None)))
+        outside.map(move |&from| ((from, end(function, ops, flow, from)), stored, None))
     });
     let mut places: BTreeMap<(usize, usize), Option<Guard>> = BTreeMap::new();
     for (place, stored, guard) in entries.chain(marked) {
@@ -116,7 +118,7 @@ fn fill<'a>(block: usize, found: &'a Found<'a>, addresses: &Addresses) -> Option
 /// Whether threads read elements in a loop that others have stored to.
 fn reads_others(load: &Found, fill: &Fill, fills: &[Fill], addresses: &Addresses) -> bool {
     let (Some(to), Some(from)) = (&fill.found.address, &load.address) else { return false };
-    if load.access != Access::Load || !addresses.have_one_root(to, from) {
+    if !addresses.have_one_root(to, from) {
         return false;
     }
     // How far the elements are apart that a thread has stored to, also where the loop was unrolled.
@@ -147,13 +149,8 @@ fn marks_others(mark: &Found, fill: &Fill, addresses: &Addresses) -> bool {
 }
 
 /// Where a block ends, before it branches.
-fn end(function: &Function, ops: &[Op], flow: &Flow, block: usize) -> Option<usize> {
-    let of_block = (flow.blocks[block].first..flow.blocks[block].end).rev();
-    let mut instructions = of_block.filter_map(|at| match &function.body[at] {
-        Statement::Instruction(instruction) => Some((at, instruction)),
-        Statement::Label(_) => None,
-    });
-    let (at, last) = instructions.next()?;
-    let branches = ops[last.form.0 as usize].traits().control == Control::Branch;
-    Some(if branches { at } else { at + 1 })
+fn end(function: &Function, ops: &[Op], flow: &Flow, block: usize) -> usize {
+    let last = flow.last(block, function);
+    let branches = last.is_some_and(|i| ops[i.form.0 as usize].traits().control == Control::Branch);
+    flow.blocks[block].end - usize::from(branches)
 }

@@ -143,27 +143,23 @@ pub(super) extern "C" fn textures(
     unsafe {
         let context = &*(*block).executor.cast::<Context>();
         let (op, space) = (TextureOp::from_number(operation), Space(context.arena));
-        if let Some(TextureOp::Sample { whole: true, .. }) = op
-            && let Some(handle) = operands::one_object(lanes, given)
-            && let Ok(Some(header)) =
-                header(space, &context.texture, handle, TextureOp::Is { surface: false })
-            && let Some(plain) = Plain::of(header)
-        {
-            return operands::of_lanes_with(block, first, lanes, given, |given, lane| {
-                let number = i64::from(given.words[COORDINATES][lane] as i32);
-                match plain.texel(space, number as u64) {
-                    Ok(texel) => {
-                        for (row, word) in given.words.iter_mut().zip(texel) {
-                            row[lane] = word;
-                        }
-                        0
-                    }
-                    Err(trap) => trap,
-                }
-            });
-        }
         // Mostly all lanes use one texture, whose header is read once then.
         let mut last = None;
+        if let Some(op @ TextureOp::Sample { whole: true, .. }) = op
+            && let Some(handle) = operands::one_object(lanes, given)
+            && let Ok(found) = header(space, &context.texture, handle, op)
+        {
+            last = Some((handle, found));
+            if let Some(plain) = found.and_then(Plain::of) {
+                return operands::of_lanes_with(block, first, lanes, given, |given, lane| {
+                    let texel = plain.texel(space, given.words[COORDINATES][lane]);
+                    for (row, word) in given.words.iter_mut().zip(texel.unwrap_or_default()) {
+                        row[lane] = word;
+                    }
+                    texel.err().unwrap_or(0)
+                });
+            }
+        }
         operands::of_lanes(block, first, lanes, given, |handle, words| {
             let Some(op) = op else { return TRAP_ADDRESS };
             let found = match last {

@@ -301,13 +301,13 @@ impl Plain {
         })
     }
 
-    /// The texel of a number; zeros where there is none.
+    /// The texel whose number is a word with a sign; zeros where there is none.
     #[inline(always)]
-    pub(super) fn texel(&self, space: Space, number: u64) -> Result<[u32; 4], Trap> {
-        if number >= u64::from(self.size) {
-            return Ok([0; 4]);
+    pub(super) fn texel(&self, space: Space, word: u32) -> Result<[u32; 4], Trap> {
+        if word as i32 >= 0 && word < self.size {
+            return Ok([space.get(self.base.wrapping_add(u64::from(word) * 4))?, 0, 0, self.one]);
         }
-        Ok([space.get(self.base.wrapping_add(number * 4))?, 0, 0, self.one])
+        Ok([0; 4])
     }
 }
 
@@ -316,10 +316,10 @@ fn fetch(space: Space, header: &TextureHeader, geometry: Geometry, words: &[u32]
     let plane = Plane { space, header, level: header.first_level() };
     let number = |index: usize| i64::from(words[COORDINATES + index] as i32);
     if header.kind == TextureKind::Linear {
-        let x = number(0);
         if let Some(plain) = Plain::of(header) {
-            return plain.texel(space, x as u64);
+            return plain.texel(space, words[COORDINATES]);
         }
+        let x = number(0);
         if !(0..i64::from(header.size[0])).contains(&x) {
             return Ok([0; 4]);
         }
